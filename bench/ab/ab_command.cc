@@ -3,15 +3,17 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/ab/ab_options.h"
 #include "bench/ab/experiment.h"
 #include "bench/ab/plan.h"
 #include "bench/ab/report/report.h"
@@ -33,6 +35,140 @@ namespace pacecar::ab {
 namespace {
 
 using cli::ExitCode;
+
+struct AbOptions {
+  bool of_programs = false;  // a command behind "--", no plan
+
+  // Of a plan:
+  std::string plan;  // its path
+  std::vector<std::string> filters;
+  std::optional<uint64_t> seed;
+  std::optional<size_t> jobs;
+  bool list = false;
+  bool dry_run = false;
+
+  // Of programs:
+  Plan programs;
+  std::vector<std::string> command;  // behind "--"
+  std::optional<std::string> a;
+  std::optional<std::string> b;
+  std::vector<std::string> arms;
+  uint64_t reps = 10;
+  std::optional<double> timeout;
+
+  std::string out;  // empty: from the plan's name
+  bool resume = false;
+  bool force = false;
+};
+
+constexpr uint64_t kMaxJobs = 4096;
+constexpr uint64_t kMaxReps = 100'000;
+constexpr double kMaxTimeoutSeconds = 1e6;
+
+constexpr const char* kPlanExamples =
+    "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
+    "COMMAND\n"
+    "                (several: --arm NAME='ENV'; the first is the baseline)\n"
+    "Exit codes: 0 success, 1 a run failed, or a result could not be written, 2 wrong usage, 3 a\n"
+    "threshold was missed, or flows were not done at the time limit.";
+
+void add_plan_flags(CLI::App& app, AbOptions& options) {
+  app.add_option("plan", options.plan, "the plan, a TOML file");
+  app.add_option("--out", options.out, "folder for the results (default: NAME.results)");
+  app.add_option("--filter", options.filters,
+                 "only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
+                 "all of several must hold")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--jobs", options.jobs, "runs at once (default: one per processor)")
+      ->check(cli::whole_number(1, kMaxJobs));
+  app.add_flag("--list", options.list, "list the runs, and run nothing");
+  app.add_flag("--resume", options.resume, "keep what is finished in the folder, run the rest");
+  app.add_flag("--force", options.force, "replace the results in that folder");
+  app.add_flag("--dry-run", options.dry_run, "check every run's spec, and run nothing");
+  app.add_option("--seed", options.seed,
+                 "instead of the plan's seeds; of programs: of their order (default: 1)")
+      ->check(cli::whole_number(0, INT64_MAX));
+  app.footer(kPlanExamples);
+}
+
+constexpr const char* kProgramGroup = "Real programs";
+
+void add_program_flags(CLI::App& app, AbOptions& options) {
+  Plan& programs = options.programs;
+  app.option_defaults()->group(kProgramGroup);
+  app.add_option("--a", options.a, "environment of the baseline");
+  app.add_option("--b", options.b, "environment of the other arm");
+  app.add_option("--arm", options.arms, "NAME='ENV': one more arm");
+  app.add_option("--reps", options.reps, "runs of each arm (default: 10)")
+      ->check(cli::whole_number(1, kMaxReps));
+  app.add_option("--warmup", programs.warmups, "runs of each arm before, that do not count")
+      ->check(cli::whole_number(0, kMaxReps));
+  app.add_option("--timeout", options.timeout, "seconds that one run may take (default: no limit)")
+      ->check(cli::positive_number(kMaxTimeoutSeconds));
+  app.add_option("--metric", programs.experiment.shown,
+                 "what to compare (default: what the output is known for, else wall_s)")
+      ->allow_extra_args(false);
+  app.option_defaults()->group("Options");
+}
+
+Result<void> read_arms(const AbOptions& options, Plan& programs) {
+  for (const auto& [name, environment] : {std::pair("a", &options.a), std::pair("b", &options.b)}) {
+    if (!*environment) continue;
+    const std::string& text = **environment;
+    RETURN_IF_ERROR(add_arm(programs, options.command, text.empty() ? name : text, text));
+  }
+  for (const std::string& arm : options.arms) {
+    const size_t equals = arm.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return invalid("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm);
+    }
+    RETURN_IF_ERROR(
+        add_arm(programs, options.command, arm.substr(0, equals), arm.substr(equals + 1)));
+  }
+  if (programs.commands.size() >= 2) return {};
+  return invalid(
+      "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for each");
+}
+
+Result<void> read_programs(AbOptions& options) {
+  if (options.command.empty()) return invalid("no command behind '--': write what to run there");
+  Plan& programs = options.programs;
+  Experiment& experiment = programs.experiment;
+  auto shown = std::move(experiment.shown);
+  experiment = program_plan(options.command, options.reps).experiment;
+  experiment.shown = std::move(shown);
+  RETURN_IF_ERROR(read_arms(options, programs));
+  if (!options.plan.empty() || options.list || options.dry_run || options.resume ||
+      !options.filters.empty()) {
+    return invalid(
+        "PLAN, --list, --dry-run, --filter and --resume are for simulations: leave them out with "
+        "'-- COMMAND'");
+  }
+  if (options.jobs && *options.jobs > 1) {
+    return invalid(
+        "programs run one at a time, so that they do not disturb each other: leave out --jobs");
+  }
+  programs.order_seed = options.seed.value_or(1);
+  if (options.timeout) {
+    programs.timeout = Duration::from_ns(static_cast<int64_t>(*options.timeout * 1e9));
+  }
+  return {};
+}
+
+Result<void> judge(const CLI::App& app, AbOptions& options) {
+  if (options.resume && options.force) {
+    return invalid("--resume keeps what --force replaces: give one of them");
+  }
+  if (options.of_programs) return read_programs(options);
+  for (const CLI::Option* flag : app.get_options()) {
+    if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
+    return invalid("{} is for real programs: end the command line with '-- COMMAND'",
+                   flag->get_name());
+  }
+  if (!options.plan.empty()) return {};
+  return invalid("no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
+}
 
 // Draws how far the runs are, as long as it exists.
 RunProgressSink progress_bar(const cli::Console& console) {
@@ -75,10 +211,9 @@ Result<std::set<std::string>> plan_warnings(const Plan& plan) {
 
 class AbCommand {
  public:
-  AbCommand(const AbOptions& options, const std::vector<std::string>& argv)
-      : options_(options),
-        command_line_("pacecar " + cli::shell_line(argv)),
-        console_(options.console.quiet, !options.console.no_color) {}
+  AbCommand(const AbOptions& options, const std::vector<std::string>& argv,
+            const cli::Console& console)
+      : options_(options), command_line_("pacecar " + cli::shell_line(argv)), console_(console) {}
 
   Result<ExitCode> run() {
     ASSIGN_OR_RETURN(const auto plan, options_.of_programs
@@ -94,7 +229,6 @@ class AbCommand {
     return options_.list || options_.dry_run ? list(plan.experiment, runs) : run_these(plan, runs);
   }
 
-  const cli::Console& console() const { return console_; }
   // An error before is of the command line or of the plan.
   bool running() const { return running_; }
 
@@ -150,7 +284,7 @@ class AbCommand {
 
   const AbOptions& options_;
   std::string command_line_;
-  cli::Console console_;
+  const cli::Console& console_;
   bool running_ = false;
 };
 
@@ -160,20 +294,26 @@ class AbCommand {
 namespace pacecar {
 
 int run_ab(int argc, char** argv) {
-  const auto options = ab::parse_ab_options(argc, argv);
-  if (!options) {
-    cli::Console(false, true).error(options.error().message);
-    return cli::kExitUsage;
-  }
-  if (!options->help.empty()) {
-    fmt::print("{}", options->help);
-    return cli::kExitOk;
-  }
-  ab::AbCommand command(*options, {argv, argv + argc});
-  const auto code = command.run();
-  return cli::code_of(
-      code, command.console(),
-      command.running() ? cli::exit_code_of : [](const Error&) { return cli::kExitUsage; });
+  ab::AbOptions options;
+  // After "--" follows another command, whose flags are not ours.
+  char** const end = argv + argc;
+  char** const dashes = std::find(argv, end, std::string_view("--"));
+  options.of_programs = dashes != end;
+  if (options.of_programs) options.command.assign(dashes + 1, end);
+  CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
+               "pacecar ab");
+  ab::add_plan_flags(app, options);
+  ab::add_program_flags(app, options);
+  return cli::run_subcommand(
+      app, static_cast<int>(dashes - argv), argv, {},
+      [&](const cli::Console& console) -> Result<int> {
+        ab::AbCommand command(options, {argv, end}, console);
+        const auto judged = ab::judge(app, options);
+        const Result<int> code = judged ? command.run() : tl::unexpected(judged.error());
+        return cli::code_of(
+            code, console,
+            command.running() ? cli::exit_code_of : [](const Error&) { return cli::kExitUsage; });
+      });
 }
 
 }  // namespace pacecar
