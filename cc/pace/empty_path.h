@@ -43,7 +43,7 @@ class EmptyPath {
     uint32_t ns = 0;
     bool known = false;
   };
-  // No path becomes so much shorter at once: what seems so was sent seconds ago.
+  // No path becomes shorter by this at once: such a packet was sent seconds ago.
   static constexpr uint32_t kMostEarly = 1U << 28;  // ns
   static int64_t behind(uint32_t took, uint32_t least) {
     return int64_t{took - least + kMostEarly} - kMostEarly;

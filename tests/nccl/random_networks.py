@@ -1,5 +1,5 @@
 """Networks of hosts drawn by a seed: addresses, cables, MTUs, NICs and firewalls; and real jobs on
-them. A job whose network has no fault must succeed; any other succeeds, or says what is wrong."""
+them. A job whose network has no fault must succeed; any other succeeds, or names the fault."""
 
 import contextlib
 import dataclasses

@@ -92,8 +92,8 @@ TEST(Failure, AnAbortedReceiverIsNotWrittenAnyMore) { abort_while_streaming(0); 
 
 TEST(Failure, AnAbortedSenderIsNotReadAnyMore) { abort_while_streaming(1); }
 
-// A mistake of the program: it takes away memory that is being sent. Where packets are copied first,
-// this ends the process, as any access does.
+// A mistake of the program: it takes away memory that is being sent. Where packets are copied, this
+// ends the process, as any access does.
 TEST(Failure, ASourceThatCannotBeReadFailsBothEnds) {
   const bool copies = setting("PACECAR_GPU", "") == "staged";
   if (!nic_names().starts_with("soft:udp:") || copies) GTEST_SKIP() << "packets are copied";

@@ -409,21 +409,6 @@ class EngineConnecting final : public Connecting {
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };
 
-// The addresses of the NICs that are of the requested one's kind.
-std::vector<NamedAddress> addresses_of(const OwnDevices& own) {
-  std::vector<NamedAddress> addresses;
-  for (const OwnDevice& device : own.devices) {
-    for (const OwnNic& nic : device.nics) {
-      const NamedAddress address{.nic = nic.engine->identity().back(), .subnet = nic.subnet};
-      if (nic.subnet.prefix > 0 && device.suits && same_kind(nic, own.requested().nics.front()) &&
-          std::ranges::count(addresses, address) == 0) {
-        addresses.push_back(address);
-      }
-    }
-  }
-  return addresses;
-}
-
 // The worst way of a lane between the device and the peer's NICs of these numbers.
 Way way_to(const OwnDevice& own, std::span<const uint8_t> peers,
            std::span<const NamedAddress> addresses) {

@@ -133,6 +133,20 @@ std::string no_common_network(const std::string& connecting, const std::string& 
       connecting, listening);
 }
 
+std::vector<NamedAddress> addresses_of(const OwnDevices& own) {
+  std::vector<NamedAddress> addresses;
+  for (const OwnDevice& device : own.devices) {
+    for (const OwnNic& nic : device.nics) {
+      const NamedAddress address{.nic = nic.engine->identity().back(), .subnet = nic.subnet};
+      if (nic.subnet.prefix > 0 && device.suits && same_kind(nic, own.requested().nics.front()) &&
+          std::ranges::count(addresses, address) == 0) {
+        addresses.push_back(address);
+      }
+    }
+  }
+  return addresses;
+}
+
 std::string no_common_subnet(const OwnDevices& own, const Address& listener) {
   return fmt::format(
       "no packets reach the peer's {0}: {1}, none in a subnet of the peer's NICs, and this host's "

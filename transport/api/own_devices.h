@@ -73,5 +73,7 @@ std::string describe_process(const OwnDevices& own);
 // `connecting` describes the other side, `listening` this one.
 std::string no_common_network(const std::string& connecting, const std::string& listening);
 std::string no_common_subnet(const OwnDevices& own, const Address& listener);
+// The addresses of the NICs that are of the requested one's kind.
+std::vector<NamedAddress> addresses_of(const OwnDevices& own);
 
 }  // namespace pacecar

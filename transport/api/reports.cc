@@ -56,8 +56,8 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
                       peer)};
     case MessageFailure::kMemoryGone:
       return {ErrorCode::kInvalidArgument,
-              fmt::format("memory of a message to or from {} was deregistered or unmapped before the "
-                          "message was complete: wait for its requests first",
+              fmt::format("memory of a message to or from {} was deregistered or unmapped before "
+                          "the message was complete: wait for its requests first",
                           peer)};
     case MessageFailure::kNone: break;
   }

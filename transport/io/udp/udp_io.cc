@@ -119,8 +119,8 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant now) {
   return taken;
 }
 
-// Hands the planned batch of `packets` to the kernel; returns how many packets were sent or refused. Fewer than
-// planned: the socket is full, or one_by_one_until_ has changed and the rest needs a new plan.
+// Hands the planned batch of `packets` to the kernel; returns how many were sent or refused. Fewer
+// than planned: the socket is full, or one_by_one_until_ has changed and the rest needs a new plan.
 size_t UdpIo::submit(Transmitter& transmitter, std::span<const TxPacket> packets, Instant now,
                      bool& full) {
   const int fd = transmitter.socket.get();

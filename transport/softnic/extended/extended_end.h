@@ -73,10 +73,11 @@ class ExtendedEnd final : public QueuePairEnd {
   size_t transmit_control(Instant now, std::span<TxPacket> out) override;
   size_t transmit_answers(Instant now, std::span<TxPacket> out) override;
   const char* fault() const override {
-    const bool heard = qp_.broken_by == CompletionStatus::kRetryExceeded && requester_.hears_peer();
-    return heard ? "answers, but no data has reached it within the limit (0.6 of PACECAR_TIMEOUT): "
-                   "a filter drops it, or this host's kernel refuses it (refused_packets)"
-                 : nullptr;
+    const bool silent = qp_.broken_by == CompletionStatus::kRetryExceeded;
+    return silent && requester_.peer_answers()
+               ? "answers, but no data has reached it within the limit (0.6 of PACECAR_TIMEOUT): "
+                 "a filter drops it, or this host's kernel refuses it (refused_packets)"
+               : nullptr;
   }
   void halt() override { qp_.state = QueuePair::State::kHalted; }
 

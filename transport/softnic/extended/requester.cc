@@ -351,7 +351,7 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   last_received_ = last_received_ + own;
   last_acknowledged_ = last_acknowledged_ + own;
   const bool asked = packet_timeouts() || probes_ >= kTimeoutsInVain;
-  if ((asked || hears_peer()) && now - last_acknowledged_ >= config_.silence_limit) {
+  if ((asked || peer_answers()) && now - last_acknowledged_ >= config_.silence_limit) {
     return SendTimeout::kPeerDead;
   }
   if (packet_timeouts()) {

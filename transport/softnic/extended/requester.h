@@ -69,7 +69,7 @@ class Requester {
     return window_.empty() || probes_ == 0 ? Duration() : now - last_received_;
   }
   // The peer has answered probes since its last acknowledgement.
-  bool hears_peer() const {
+  bool peer_answers() const {
     return last_received_ > last_acknowledged_ && probes_ < kTimeoutsInVain;
   }
   // Work requests that have begun keep the size of their packets; packets with more payload than

@@ -311,7 +311,7 @@ bool stalls(ProgressWatch& watch, bool waits, uint64_t moves, Instant now) {
   return watch.stalled();
 }
 
-// Updates up to and including `until`, every 500 ms; true if it has stalled in any of them.
+// Updates up to and including `until`, every 500 ms; true if it has stalled after any update.
 bool attend(ProgressWatch& watch, bool waits, Instant& now, Instant until) {
   bool stalled = false;
   while (now < until) {
