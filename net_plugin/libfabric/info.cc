@@ -129,7 +129,8 @@ void describe_context(const Attr& wanted, uint64_t caps, Attr& attr) {
   attr.caps = caps;
   attr.op_flags = wanted.op_flags;
   attr.msg_order = or_default(wanted.msg_order, kOrder);
-  attr.size = or_default<size_t>(wanted.size, 1024);
+  // MPI programs post that many and more before anything can match.
+  attr.size = or_default<size_t>(wanted.size, 1 << 16);
   attr.iov_limit = kMaxIov;
 }
 

@@ -43,6 +43,33 @@ TEST(FiProvider, UnexpectedMessagesAreReceivedInReverseOrder) {
   });
 }
 
+// Open MPI posts all receives of a program before it can send, and repeats one that is refused.
+TEST(FiProvider, ThousandsOfReceivesAndSendsMayBePostedAtOnce) {
+  with_two([](World& world) {
+    constexpr uint64_t kCount = 5000;
+    std::vector<uint64_t> sent(kCount, 7);
+    std::vector<uint64_t> received(kCount);
+    for (uint64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(fi_trecv(world.end.endpoint, &received[i], sizeof(uint64_t), nullptr,
+                         FI_ADDR_UNSPEC, i, 0, &received[i]),
+                0)
+          << i;
+    }
+    world.meet();
+    for (uint64_t i = 0; i < kCount; ++i) {
+      world.end.until_taken([&] {
+        return fi_tsend(world.end.endpoint, &sent[i], sizeof(uint64_t), nullptr, world.other(), i,
+                        &sent[i]);
+      });
+    }
+    for (uint64_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(world.end.outcome_of(&received[i]).error, 0);
+      EXPECT_EQ(world.end.outcome_of(&sent[i]).error, 0);
+    }
+    EXPECT_EQ(received, sent);
+  });
+}
+
 TEST(FiProvider, RemoteDataAndTruncationAreReported) {
   with_two([](World& world) {
     for (const size_t size : {size_t{100}, size_t{200000}}) {

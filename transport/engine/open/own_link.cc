@@ -139,10 +139,11 @@ std::string route_trouble(const std::string& nic, const Address& own, const std:
   if (interface.subnet.empty() || by.empty() || by == "lo" || by == interface.name) return {};
   return fmt::format(
       "what {0} sends to {1} leaves by {2}, as Linux routes by destination: give {3} {7}a rule "
-      "('{4} rule add from {5} table 100; {4} route add {6} dev {3} table 100')",
+      "('{4} rule add from {5} table {8}; {4} route add {6} dev {3} table {8}')",
       nic, ip_to_string(*to), by, interface.name, is_ipv4(own) ? "ip" : "ip -6", ip_to_string(own),
       interface.near ? interface.subnet : "default via ROUTER",
-      interface.near ? "a subnet of its own, or " : "");
+      interface.near ? "a subnet of its own, or " : "",
+      1000 + if_nametoindex(interface.name.c_str()));  // each interface needs its own table
 }
 
 }  // namespace pacecar
