@@ -26,7 +26,7 @@ import namespaces
 from console import interrupt
 from exchange import Failed, wait_until
 from limits import ALL, LIMIT_S, draws
-from network_cases import ChosenNetworks, RandomNetworks  # run by name
+from network_cases import ChosenNetworks, Outages, RandomNetworks  # run by name
 from predicted import Predicted
 
 SKIPPED = 77

@@ -1,11 +1,17 @@
 """Real jobs on networks of random_networks.py: drawn by seeds, and chosen ones."""
 
 import os
+import pathlib
+import tempfile
+import threading
+from concurrent import futures
 
 import arms
+import job
 import namespaces
+import outages
 import random_networks
-from exchange import Failed
+from exchange import Failed, wait_until
 from limits import ALL, LIMIT_S
 from nccl_job import BUILD, IN_GPU_MEMORY, Job
 
@@ -31,7 +37,6 @@ class RandomNetworks(Job):
             self.skipTest(str(why))
         except Failed as reason:
             self.fail(str(reason))
-
 
 
 class ChosenNetworks(RandomNetworks):
@@ -125,3 +130,60 @@ class ChosenNetworks(RandomNetworks):
                 self.assertFalse(outcome.worked)
                 for warning in outcome.warnings:
                     self.assertRegex(warning, said)
+
+
+class Outages(Job):
+    """Links that are down for a while, in which NCCL's threads spin, as on a GPU's host."""
+
+    def survive(self, choices=(("net0",),), **what):
+        network = random_networks.Network(
+            **{"seed": 1, "hosts": 2, "layout": "flat", "nics": 1, "joined": "+", "family": 4,
+               "mtus": [9000] * 2, "fault": "none", **what})
+        wanted, lengths = (50 if ALL else 3), []
+        while len(lengths) < wanted:
+            lengths += self.outages(network, choices, len(lengths))
+        print(f"{network.kind}, IPv{network.family}, {network.nics} NICs: {len(lengths)} outages "
+              f"of {min(lengths)} to {max(lengths)} s", flush=True)
+
+    def outages(self, network, choices, seed):
+        built = random_networks.Built(network)
+        try:
+            with namespaces.made([built.hub, *built.members]), \
+                    tempfile.TemporaryDirectory() as name, \
+                    futures.ThreadPoolExecutor() as beside:
+                built.build()
+                folder = pathlib.Path(name)
+                made = random_networks.ranks_on(
+                    built, "lives_rank", [folder, "disturbed", 120 if ALL else 5], folder,
+                    NCCL_ALGO="Ring",  # all that is used is connected before the first outage
+                    CPU_GPU_SPIN="1")
+                at_work, over = folder / "warm.1", threading.Event()
+                addresses = [[f"fd00::{place + 1}/64"] for place in range(network.hosts)]
+
+                def disturb():
+                    wait_until(lambda: at_work.exists() or over.is_set(), LIMIT_S)
+                    return outages.disturb(built.members, choices, over, seed,
+                                           addresses if network.family == 6 else None)
+
+                disturbing = beside.submit(disturb)
+                try:
+                    job.run(made, LIMIT_S)
+                finally:
+                    over.set()
+                return disturbing.result()
+        except namespaces.Unavailable as why:
+            self.skipTest(str(why))
+        except Failed as reason:
+            self.fail(str(reason))
+
+    def test_udp(self):
+        self.survive()
+
+    def test_raw_sockets(self):
+        self.survive(kind="soft:raw")
+
+    def test_ipv6_whose_address_comes_back_later(self):
+        self.survive(family=6)
+
+    def test_one_link_of_a_bond_and_both(self):
+        self.survive((("net0",), ("net1",), ("net0", "net1")), layout="rails", nics=2)

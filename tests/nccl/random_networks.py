@@ -270,6 +270,19 @@ def warning_of(rank):
     return next((text for text in warnings_of(rank) if ADVICE not in text), "")
 
 
+def ranks_on(built, program, arguments, folder, **further):
+    """The job.Rank of each host."""
+    made = []
+    for number, member in enumerate(built.members):
+        rank = ranks_of(program, NEW, arms.parse("soft:udp:net0"), len(built.members), arguments,
+                        folder, **{**built.environment(number), **further})[number]
+        if not built.network.joined:
+            for variable in ("PACECAR_NICS", "NCCL_SOCKET_IFNAME"):
+                rank.environment.pop(variable, None)
+        made.append(dataclasses.replace(rank, prefix=namespaces.prefix(member)))
+    return made
+
+
 def run(network, limit_s, patience_s):
     """Runs a job there; Failed when it neither works nor says why within `limit_s`. After the first
     warning the ranks have `patience_s` to end."""
@@ -277,19 +290,10 @@ def run(network, limit_s, patience_s):
     with namespaces.made([built.hub, *built.members]), tempfile.TemporaryDirectory() as name:
         built.build()
         built.disturb()
-        arm = arms.parse("soft:udp:net0+PACECAR_TIMEOUT=10s")  # refused connections end soon
         size = [1 << 16] if network.program == "checked_rank" else []
-        made = []
-        for number in range(network.hosts):
-            environment = {**built.environment(number), **network.settings}
-            rank = ranks_of(network.program, NEW, arm, network.hosts,
-                            [Path(name) / "id", network.seed, 6, *size], Path(name),
-                            **environment)[number]
-            if not network.joined:
-                for variable in ("PACECAR_NICS", "NCCL_SOCKET_IFNAME"):
-                    rank.environment.pop(variable, None)
-            made.append(dataclasses.replace(rank,
-                                            prefix=namespaces.prefix(built.members[number])))
+        made = ranks_on(built, network.program, [Path(name) / "id", network.seed, 6, *size],
+                        Path(name), PACECAR_TIMEOUT="10s",  # refused connections end soon
+                        **network.settings)
         with contextlib.ExitStack() as stack:
             begin = time.monotonic()
             ranks = [stack.enter_context(Process(rank.prefix, rank.argv, rank.environment))

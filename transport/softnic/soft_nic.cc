@@ -256,8 +256,8 @@ std::string SoftNic::fault(QueuePairId id) const {
   if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
     return fmt::format(
         "the peer at {} has not answered {} (UDP) within the limit (0.6 of PACECAR_TIMEOUT): check "
-        "that it runs and has a route to this address (NAT?), and that no firewall drops these "
-        "ports (PACECAR_PORTS sets the range){}",
+        "that it runs, still has that address and a route to this one (NAT?), and that no firewall "
+        "drops these ports (PACECAR_PORTS sets the range){}",
         peer(id), to_string(qp->local.address),
         core_.speaks_extended()
             ? ""

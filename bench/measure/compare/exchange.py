@@ -164,8 +164,11 @@ class Process:
     def output(self):
         return read_all(self._output)
 
+    def errors(self):
+        return read_all(self._errors)
+
     def complaint(self):
-        lines = (read_all(self._errors).strip() or self.output().strip()).splitlines()
+        lines = (self.errors().strip() or self.output().strip()).splitlines()
         messages = [line for line in lines if any(map(str.isalpha, line))]
         end = f"ended with {self._process.returncode}" if self.ended() else "does not end"
         return f"{self.name} {end}" + (f", saying '{messages[-1]}'" if messages else "")

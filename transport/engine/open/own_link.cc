@@ -108,8 +108,8 @@ std::string own_trouble(const std::string& nic, const Address& address, const st
   }
   if (!has_address(address)) {
     return fmt::format(
-        "this host's {} has lost its address {}: give it back, and start the job anew", interface,
-        ip_to_string(address));
+        "this host's {} has lost its address {}: give it back, or start the job anew with another",
+        interface, ip_to_string(address));
   }
   const auto to = parse_address(peer);
   const int refused = to ? refusal(address, *to) : 0;
