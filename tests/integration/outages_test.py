@@ -76,6 +76,7 @@ class Outages(unittest.TestCase):
                     self.pair(["bw"], "-q", connections, "-b", nic=nic,
                               of_server=lambda _: ["--bind", "*"])
 
+    @unittest.skipUnless(ALL, "once, ib_write_bw failed to exchange its results at the end")
     def test_verbs_device(self):
         self.pair(["run", "--quiet", "--", "ib_write_bw"], "-F", "-u", "21", of_server=list)
 
