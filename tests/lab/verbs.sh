@@ -26,7 +26,7 @@ PLUGIN_TEST_NICS=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]} TIMEOUT=5 LIMIT=240 \
 export PLUGIN_TEST_NICS=rxe0,rxe1 PLUGIN_TEST_ADDRESS=${peers[0]}
 # plugin VERSION TESTS...: through this version of the table.
 plugin() {
-  PLUGIN_TEST_VERSION=$1 TIMEOUT=1 LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
+  PLUGIN_TEST_VERSION=$1 TIMEOUT=${TIMEOUT:-1} LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
     "$BUILD/tests/plugin_test" "--gtest_filter=$(IFS=: && echo "${*:2}")"
 }
 # More than four ranks take an emulated machine long. Tests without a device are left out:
@@ -34,10 +34,11 @@ plugin() {
 plugin 12 Connect.{ManyConnects,ClosedConnections}'*' 'Transfer*' 'CollectiveOfThreads*' \
   'Ranks/Collective.*/2' Gpu.{EverySize,Slices,TwoProcesses}'*' '-*ABadNetwork'
 # The older versions have the failures in turn.
-failures=(AnAbortedReceiver AnAbortedSender CloseDoesNot AFinalize AKilledReceiver AKilledSender)
+failures=(Failure.AnAborted{Receiver,Sender} Failure.{CloseDoesNot,AFinalize}
+  LostPeer.{AcceptAndReceiveFailIfTheCallerIsK,ConnectAndSendFailIfTheListenerIsK})
 for version in {6..11}; do
-  plugin "$version" 'Transfer.TagsChoose*' "Ranks/Collective.*/$((version % 2))" \
-    "Failure.${failures[version - 6]}*"
+  TIMEOUT=3 plugin "$version" 'Transfer.TagsChoose*' "Ranks/Collective.*/$((version % 2))" \
+    "${failures[version - 6]}*"
 done
 
 # bond VERSION COMMAND: COMMAND breaks the second device in the middle of a transfer.

@@ -19,14 +19,18 @@ namespace pacecar::test {
 
 inline constexpr uint16_t kOnlyLocalPort = 40000;
 
+// False: not permitted, or there is no such interface.
+inline bool set_link(const char* interface, bool up) {
+  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM, 0));
+  ifreq link{};
+  std::strncpy(link.ifr_name, interface, sizeof link.ifr_name - 1);
+  link.ifr_flags = up ? IFF_UP : 0;
+  return ioctl(any.get(), SIOCSIFFLAGS, &link) == 0;
+}
+
 // Moves this process, which must have one thread, to a network of its own. False: not permitted.
 inline bool enter_own_network() {
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
-  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM, 0));
-  ifreq loopback{};
-  std::strcpy(loopback.ifr_name, "lo");
-  loopback.ifr_flags = IFF_UP;
-  return ioctl(any.get(), SIOCSIFFLAGS, &loopback) == 0;
+  return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && set_link("lo", true);
 }
 
 // As enter_own_network(); programs that this process starts may change the network, too.
