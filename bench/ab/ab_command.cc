@@ -21,7 +21,6 @@
 #include "bench/ab/results.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
-#include "bench/cli/clock.h"
 #include "bench/cli/command_line.h"
 #include "bench/cli/console.h"
 #include "bench/cli/subcommands.h"
@@ -173,11 +172,8 @@ Result<void> judge(const CLI::App& app, AbOptions& options) {
 // Draws how far the runs are, as long as it exists.
 RunProgressSink progress_bar(const cli::Console& console) {
   const auto bar = std::make_shared<cli::ProgressBar>(console.interactive());
-  return [bar, start = cli::steady_now()](size_t done, size_t all) {
-    const Duration elapsed = cli::steady_now() - start;
-    if (all == 0 || !bar->due(elapsed)) return;
-    bar->draw(static_cast<double>(done) / static_cast<double>(all),
-              fmt::format("{} of {} runs", done, all), elapsed);
+  return [bar](size_t done, size_t all) {
+    if (all != 0) bar->show(done, all, "runs");
   };
 }
 

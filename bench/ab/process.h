@@ -39,8 +39,6 @@ class Processes {
   // The next child that has ended, with its id. None after 200 ms, so that the caller can draw a
   // progress bar, or at SIGINT or SIGTERM.
   std::optional<std::pair<size_t, Outcome>> wait();
-  // Whether SIGINT or SIGTERM has arrived.
-  static bool interrupted() { return cli::Interrupt::asked(); }
 
  private:
   using Clock = std::chrono::steady_clock;

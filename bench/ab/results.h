@@ -26,7 +26,7 @@ struct RunRecord {
   nlohmann::json counters;  // sums of what NICs and fabric counted
   std::string detail;       // the file with flows and series, relative to the folder; or empty
   double wall_seconds = 0;
-  nlohmann::json provenance;  // provenance.h
+  nlohmann::json provenance;  // program, machine and settings of the run
 
   bool done() const { return ok && error.empty(); }
 };

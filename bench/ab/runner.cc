@@ -1,12 +1,16 @@
 #include "bench/ab/runner.h"
 
 #include <dlfcn.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <openssl/sha.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,11 +19,11 @@
 
 #include "bench/ab/output_parser.h"
 #include "bench/ab/process.h"
-#include "bench/ab/provenance.h"
 #include "bench/ab/report_data.h"
 #include "bench/cli/build_info.h"
 #include "bench/cli/child.h"
 #include "bench/cli/command_line.h"
+#include "bench/cli/interrupt.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "bench/sim/summary.h"
@@ -37,6 +41,45 @@ constexpr const char* kWallTime = "wall_s";
 // How to go on after an interrupt.
 constexpr const char* kKept = ": what was measured is in runs.jsonl";
 constexpr const char* kGoOn = ": run it again with --resume to continue";
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    const bool named = line.starts_with("model name") || line.starts_with("Model");
+    if (named && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+nlohmann::json settings() {
+  nlohmann::json result = nlohmann::json::object();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("PACECAR_") && !text.starts_with("NCCL_")) continue;
+    const size_t equals = text.find('=');
+    result[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  return result;
+}
+
+// {version, commit, date, kernel, host, cpu, cpus, compiler, command_line, environment}; of the
+// environment only PACECAR_* and NCCL_*.
+nlohmann::json provenance(const std::string& command_line) {
+  utsname system = {};
+  uname(&system);
+  return {{"version", build_version()},
+          {"commit", build_commit()},
+          {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+          {"kernel", fmt::format("{} {}", system.sysname, system.release)},
+          {"host", system.nodename},
+          {"cpu", cpu_model()},
+          {"cpus", sysconf(_SC_NPROCESSORS_ONLN)},
+          {"compiler", build_compiler()},
+          {"command_line", command_line},
+          {"environment", settings()}};
+}
 
 // Steps are child processes; what they are, and what is made of their end, is the derived class'.
 class Runner {
@@ -56,7 +99,7 @@ class Runner {
         processes.add(next, std::move(child), plan_.timeout);
       }
       const auto ended = processes.wait();
-      if (Processes::interrupted()) {
+      if (cli::Interrupt::asked()) {
         return fail(ErrorCode::kUnavailable, fmt::format("interrupted after {} of {} runs{}", done,
                                                          all, plan_.of_programs() ? kKept : kGoOn));
       }

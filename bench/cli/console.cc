@@ -88,4 +88,11 @@ void ProgressBar::draw(double done, std::string_view rate, Duration elapsed) {
   next_ = elapsed + kBarInterval;
 }
 
+void ProgressBar::show(size_t done, size_t all, std::string_view what) {
+  const Duration elapsed = steady_now() - begun_;
+  if (!due(elapsed)) return;
+  draw(static_cast<double>(done) / static_cast<double>(all),
+       fmt::format("{} of {} {}", done, all, what), elapsed);
+}
+
 }  // namespace pacecar::cli

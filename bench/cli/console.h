@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/cli/clock.h"
 #include "transport/base/log.h"
 #include "transport/base/units.h"
 
@@ -56,9 +57,12 @@ class ProgressBar {
   // It is time to draw again. Cheap.
   bool due(Duration elapsed) const { return enabled_ && elapsed >= next_; }
   void draw(double done, std::string_view rate, Duration elapsed);
+  // Draws "2 of 5 runs" if it is time.
+  void show(size_t done, size_t all, std::string_view what);
 
  private:
   bool enabled_;
+  Instant begun_ = steady_now();
   bool drawn_ = false;
   Duration next_ = Duration::from_ms(200);  // a short test shows none
 };

@@ -313,16 +313,12 @@ Result<std::unique_ptr<AgentPool>> reach(const Targets& targets, const cli::Host
                            targets.launcher.program()));
   auto agents = std::make_unique<AgentPool>(targets.hosts, targets.launcher, flags.remote,
                                             cli::duration_of(flags.reach_s));
-  const Instant begun = cli::steady_now();
   {
     cli::ProgressBar bar(console.interactive());
     while (agents->waiting() > 0 && !cli::Interrupt::asked()) {
       print_lost(*agents, agents->turn(kTurn), console);
-      const Duration elapsed = cli::steady_now() - begun;
-      if (!bar.due(elapsed)) continue;
-      const size_t answered = agents->size() - agents->waiting();
-      bar.draw(static_cast<double>(answered) / static_cast<double>(agents->size()),
-               fmt::format("{} of {}", answered, count_of(agents->size(), "host")), elapsed);
+      bar.show(agents->size() - agents->waiting(), agents->size(),
+               agents->size() == 1 ? "host" : "hosts");
     }
   }
   print_lost(*agents, agents->turn(Duration()), console);

@@ -14,7 +14,6 @@
 #include "bench/cli/console.h"
 #include "bench/cli/files.h"
 #include "bench/cli/interrupt.h"
-#include "bench/cli/json_fields.h"
 #include "bench/cli/subcommands.h"
 #include "bench/hosts/agent_pool.h"
 #include "bench/hosts/pair_results.h"
@@ -154,19 +153,14 @@ class PairTest {
   void measure(AgentPool& agents, const PairPlan& plan, const std::vector<Round>& rounds,
                PairResults& results) {
     cli::ProgressBar bar(console_.interactive());
-    const auto all = static_cast<double>(count_pairs(rounds));
-    const Instant begun = cli::steady_now();
+    const size_t all = count_pairs(rounds);
     size_t done = 0;
     const auto on_done = [&](Measurement measurement) {
       for (const std::string& warning : measurement.warnings) warn_once(warning);
       results.add(std::move(measurement));
       ++done;
     };
-    const auto on_turn = [&] {
-      const Duration elapsed = cli::steady_now() - begun;
-      if (!bar.due(elapsed)) return;
-      bar.draw(static_cast<double>(done) / all, fmt::format("{} of {} pairs", done, all), elapsed);
-    };
+    const auto on_turn = [&] { bar.show(done, all, "pairs"); };
     for (const Round& round : rounds) {
       measure_round(agents, plan, round, on_done, on_turn);
       if (cli::Interrupt::asked() || agents.ready_count() < 2) break;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/ab/report/report.h"
-#include "bench/cli/clock.h"
 #include "bench/cli/command_line.h"
 #include "bench/cli/console.h"
 #include "bench/cli/files.h"
@@ -45,7 +44,6 @@ constexpr double kBitsPerByte = 8;
 void predict_all(const Description& asked, const Console& console, std::vector<Answer>& answers) {
   std::atomic<size_t> next = 0;
   cli::ProgressBar bar(console.interactive());
-  const Instant started = cli::steady_now();
   const auto predict_one = [&](size_t i) {
     answers[i].prediction = predict::predict(asked.cluster, answers[i].collective, asked.overheads);
   };
@@ -60,10 +58,7 @@ void predict_all(const Description& asked, const Console& console, std::vector<A
   // This thread draws.
   for (size_t i = next++; i < answers.size(); i = next++) {
     predict_one(i);
-    const Duration elapsed = cli::steady_now() - started;
-    if (!bar.due(elapsed)) continue;
-    const double done = static_cast<double>(i) / static_cast<double>(answers.size());
-    bar.draw(done, fmt::format("{} of {} predictions", i, answers.size()), elapsed);
+    bar.show(i, answers.size(), "predictions");
   }
 }
 

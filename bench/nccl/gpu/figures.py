@@ -9,7 +9,6 @@ import math
 import statistics
 
 from exchange import Failed
-from report import aligned
 
 # Operation: (bus / algorithm bandwidth for N ranks, redop, root), as nccl-tests have them.
 OPERATIONS = {"allreduce": (lambda n: 2 * (n - 1) / n, "sum", -1),
@@ -139,6 +138,12 @@ def ratio_table(found, ranks, baseline):
                      f"{one['ratio']:.2f}", interval, str(one["n"]),
                      f"{one['processor_ratio']:.2f}"])
     return aligned(rows)
+
+
+def aligned(rows):
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+            for row in rows]
 
 
 def size_text(size_bytes):

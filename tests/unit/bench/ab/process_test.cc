@@ -91,7 +91,7 @@ TEST(Processes, LaterSignalsLeaveTheTimeToKillChildren) {
   Processes processes;
   for (const int number : {SIGINT, SIGINT, SIGTERM, SIGTERM}) {
     std::raise(number);
-    EXPECT_TRUE(Processes::interrupted());
+    EXPECT_TRUE(cli::Interrupt::asked());
   }
 }
 
