@@ -55,3 +55,16 @@ function(pacecar_library name)
     target_link_libraries(${name} INTERFACE ${ARG_DEPS})
   endif()
 endfunction()
+
+# pacecar_exports_only(NAME MAP...): of the module NAME, in which everything of ours is linked, nothing is
+# visible but what these version scripts name.
+function(pacecar_exports_only name)
+  list(TRANSFORM ARGN PREPEND -Wl,--version-script= OUTPUT_VARIABLE version_scripts)
+  set_target_properties(${name} PROPERTIES LINK_DEPENDS "${ARGN}")
+  # Our threads may outlive the dlclose of a program that exits without closing or finalizing.
+  target_link_options(${name} PRIVATE ${version_scripts} -Wl,-Bsymbolic -Wl,-z,nodelete)
+  if(NOT PACECAR_SANITIZE)  # clang leaves the sanitizer's own symbols to the program
+    target_link_options(${name} PRIVATE -Wl,--no-undefined)
+  endif()
+  pacecar_ships(${name})
+endfunction()
