@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/result.h"
 #include "transport/metrics/metric_table.h"
 #include "transport/state/processor_time.h"
 

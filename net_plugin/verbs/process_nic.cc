@@ -10,7 +10,7 @@
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open/process_nic.h"
+#include "transport/engine/open/open_nic.h"
 #include "transport/engine/own_thread.h"
 
 namespace pacecar::ibverbs {

@@ -1,7 +1,6 @@
 // What users read when a request fails or a connection stalls. Thread rule: that of the connection.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 

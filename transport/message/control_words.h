@@ -12,7 +12,6 @@
 #include <type_traits>
 
 #include "transport/base/polled_memory.h"
-#include "transport/base/units.h"
 
 namespace pacecar {
 

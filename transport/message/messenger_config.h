@@ -9,7 +9,6 @@
 #include "cc/host_link.h"
 #include "transport/base/units.h"
 #include "transport/message/handshake.h"
-#include "transport/message/message_request.h"
 
 namespace pacecar {
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "transport/base/check.h"
@@ -16,9 +17,33 @@
 #include "transport/softnic/queue_pair.h"
 #include "transport/softnic/random_source.h"
 #include "transport/softnic/send_progress.h"
-#include "transport/softnic/slab.h"
 
 namespace pacecar {
+
+// Slab: memory for the headers and trailers of the packets of one poll_transmit. Pieces are taken
+// from front to back, so a packet's trailer and the next packet's header are adjacent, and a packet
+// I/O can gather both as one piece. Thread rule: one owner.
+class Slab {
+ public:
+  explicit Slab(size_t size)
+      : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
+
+  void clear() { used_ = 0; }
+  size_t room() const { return size_ - used_; }
+  std::span<uint8_t> take(size_t size) {
+    PACECAR_CHECK(size <= room());
+    const std::span piece(bytes_.get() + used_, size);
+    used_ += size;
+    return piece;
+  }
+  // Returns `size` bytes from the end of the last piece.
+  void give_back(size_t size) { used_ -= size; }
+
+ private:
+  size_t used_ = 0;
+  size_t size_;
+  std::unique_ptr<uint8_t[]> bytes_;
+};
 
 // Packets that the peer may send beyond the cumulative one.
 uint32_t window_packets(const SoftNicConfig& nic, const QueuePairConfig& queue_pair);

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "transport/base/units.h"
-#include "transport/nic/nic_queue_pairs.h"
+#include "transport/nic/nic.h"
 
 namespace pacecar {
 

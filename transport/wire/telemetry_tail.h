@@ -9,7 +9,6 @@
 #include <span>
 
 #include "transport/base/telemetry.h"
-#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar::wire {

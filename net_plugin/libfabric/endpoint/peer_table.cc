@@ -1,7 +1,6 @@
 #include "net_plugin/libfabric/endpoint/peer_table.h"
 
 #include "transport/base/random_word.h"
-#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 

@@ -1,6 +1,5 @@
 #include "transport/api/bond/keeper.h"
 
-#include <algorithm>
 #include <chrono>
 #include <system_error>
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "transport/base/result.h"
-#include "transport/base/units.h"
 #include "transport/engine/own_process.h"
 
 namespace pacecar {

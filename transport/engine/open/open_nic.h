@@ -36,4 +36,12 @@ Result<std::vector<NicCandidate>> list_nics(std::string_view selection = {});
 // Errors depend on the kind of NIC; each names the device and the cure.
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params, const LogSink& log);
 
+// Opens the software NIC of a process that shares its address with other processes. It uses
+// standard RoCE v2, so that it interoperates with the NICs of other processes, hosts and vendors.
+// Takes the first free slot of the interface's address (roce::port_of_slot), and ignores
+// PACECAR_WIRE. Errors: kUnavailable (all slots are taken), kNotFound (no address),
+// kInvalidArgument (PACECAR_SECURITY=encrypt), kSystem.
+Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params& params,
+                                   const LogSink& log);
+
 }  // namespace pacecar

@@ -1,5 +1,3 @@
-#include "transport/engine/open/process_nic.h"
-
 #include <fmt/format.h>
 
 #include <utility>
@@ -7,6 +5,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open/open_io.h"
+#include "transport/engine/open/open_nic.h"
 #include "transport/engine/open/tags.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/udp/udp_io.h"

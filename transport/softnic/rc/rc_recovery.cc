@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "transport/base/seq.h"
 #include "transport/softnic/rc/rc_end.h"
 
 namespace pacecar {

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 
 #include "bench/nccl/cpu_device/collectives/algorithms.h"
