@@ -202,8 +202,6 @@ OfiTraits traits_of(const fi_info& info) {
                         protocol == FI_PROTO_XNET || protocol == FI_PROTO_SOCK_TCP;
   const size_t key_bytes = std::min<size_t>(info.domain_attr->mr_key_size, 8);
   OfiTraits traits{.virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,
-                   .provider_keys = (mode & FI_MR_PROV_KEY) != 0,
-                   .local_keys = (mode & FI_MR_LOCAL) != 0,
                    .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
                    .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
                               info.ep_attr->max_order_waw_size >= OfiTraits::kMaxWrite,

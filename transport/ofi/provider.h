@@ -74,8 +74,6 @@ struct OfiTraits {
   static constexpr Bytes kMaxWrite = 4 << 20;
 
   bool virtual_addresses = false;  // peers address memory by address; otherwise by offset
-  bool provider_keys = false;      // the provider chooses memory keys; otherwise we do
-  bool local_keys = false;         // local memory must be registered, too
   bool endpoint_memory = false;    // memory is registered with one endpoint
   bool ordered = false;            // writes of an endpoint to one peer are placed in order
   bool connects = false;           // writes over a connection to each peer

@@ -61,14 +61,9 @@ TEST_F(OfiProviderTest, WritesMustCarryAPage) {
 }
 
 TEST_F(OfiProviderTest, MemoryModesBecomeTraits) {
-  EXPECT_FALSE(traits().virtual_addresses || traits().provider_keys || traits().local_keys ||
-               traits().endpoint_memory || traits().device);
+  EXPECT_FALSE(traits().virtual_addresses || traits().endpoint_memory || traits().device);
   info_->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
   EXPECT_TRUE(traits().virtual_addresses);
-  info_->domain_attr->mr_mode = FI_MR_PROV_KEY;
-  EXPECT_TRUE(traits().provider_keys);
-  info_->domain_attr->mr_mode = FI_MR_LOCAL;
-  EXPECT_TRUE(traits().local_keys);
   info_->domain_attr->mr_mode = FI_MR_ENDPOINT;
   EXPECT_TRUE(traits().endpoint_memory);
   info_->domain_attr->mr_mode = FI_MR_ALLOCATED;
