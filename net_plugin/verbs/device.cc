@@ -113,7 +113,7 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   attr->state = context.device().interface().up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = mtu_code(caps.mtu);
-  attr->gid_tbl_len = 1;
+  attr->gid_tbl_len = kGids;
   attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   attr->max_msg_sz = kMaxMessage;
   attr->pkey_tbl_len = 1;
@@ -336,7 +336,7 @@ PACECAR_VERBS int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv
 
 PACECAR_VERBS int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   FORWARD_UNLESS_OURS(ibv_query_gid, context, port, index, gid);
-  if (port != kPort || index != 0) return failed(EINVAL);
+  if (port != kPort || index < 0 || index >= kGids) return failed(EINVAL);
   std::ranges::copy(nic_of(context).address().ip, gid->raw);
   return 0;
 }
@@ -346,7 +346,7 @@ enum ibv_gid_type_sysfs { IBV_GID_TYPE_SYSFS_IB_ROCE_V1, IBV_GID_TYPE_SYSFS_ROCE
 PACECAR_VERBS int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index,
                                      ibv_gid_type_sysfs* type) {
   FORWARD_UNLESS_OURS(ibv_query_gid_type, context, port, index, type);
-  if (port != kPort || index != 0) return failed(EINVAL);
+  if (port != kPort || index >= kGids) return failed(EINVAL);
   *type = IBV_GID_TYPE_SYSFS_ROCE_V2;
   return 0;
 }
@@ -355,7 +355,7 @@ PACECAR_VERBS int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_
                                     ibv_gid_entry* entry, uint32_t flags, size_t size) {
   FORWARD_UNLESS_OURS(_ibv_query_gid_ex, context, port, index, entry, flags, size);
   if (port != kPort || flags != 0) return EINVAL;
-  if (index != 0) return ENODATA;
+  if (index >= kGids) return ENODATA;
   ibv_gid_entry whole{};
   std::ranges::copy(nic_of(context).address().ip, whole.gid.raw);
   whole.port_num = port;

@@ -111,7 +111,7 @@ PACECAR_VERBS int ibv_destroy_srq(ibv_srq* srq) {
 PACECAR_VERBS ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   FORWARD_UNLESS_OURS(ibv_create_ah, pd, attr);
   return made([&]() -> ibv_ah* {
-    if (attr->is_global == 0 || attr->port_num != 1 || attr->grh.sgid_index != 0) {
+    if (attr->is_global == 0 || attr->port_num != 1 || attr->grh.sgid_index >= kGids) {
       return no_object(EINVAL);
     }
     auto* const handle = new AddressHandle;

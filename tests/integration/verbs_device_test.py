@@ -148,13 +148,14 @@ class Programs(unittest.TestCase):
         for command in (("ib_write_bw", "-s", "8388608", "-n", "10"), ("ib_read_bw", "-n", "100"),
                         ("ib_send_bw", "-s", "65537", "-n", "100"),
                         ("ib_send_bw", "-e", "-n", "200"),
-                        ("ib_send_bw", "-c", "UD", "-n", "100"),
+                        ("ib_send_bw", "-c", "UD", "-n", "100", "-x", "3"),
                         # All messages fit into the socket's buffer: UC retransmits nothing, and
                         # perftest waits for each message.
                         ("ib_send_bw", "-c", "UC", "-s", "1024", "-n", "100"),
                         ("ib_write_lat", "-c", "UC", "-n", "20"), ("ib_atomic_bw", "-n", "100"),
                         ("ib_atomic_bw", "-A", "CMP_AND_SWAP", "-n", "100"),
-                        ("ib_write_bw", "-q", "4", "-n", "100"), ("ib_send_lat", "-n", "20"),
+                        ("ib_write_bw", "-q", "4", "-n", "100", "-x", "3"),
+                        ("ib_send_lat", "-n", "20"),
                         *further(
                             ("ib_write_bw", "-a", "-n", "100"), ("ib_send_bw", "-a", "-n", "100"),
                             ("ib_write_lat", "-n", "200"), ("ib_send_lat", "-n", "200"),

@@ -130,7 +130,7 @@ void lose_at(Rank& rank, Loss& loss, Stage stage, int victim) {
   if (stage == Stage::kIsConnected) {
     end.post_receive();
     // The end that connected notices nothing before it knows that its peer answers probes.
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::this_thread::sleep_for(std::chrono::seconds(8));
   } else {
     for (int i = 0; i < 20; ++i) {
       end.post();
