@@ -20,11 +20,6 @@ namespace pacecar::test {
 
 enum class Fate { kExits, kIsKilled, kIsStopped, kIsCutOff, kNeverActs };
 
-inline const char* name_of(Fate fate) {
-  constexpr const char* kNames[] = {"exits", "is killed", "is stopped", "is cut off", "never acts"};
-  return kNames[static_cast<size_t>(fate)];
-}
-
 class Loss {
  public:
   // The link is what joins the ranks: "lo", or a cable between two hosts.
@@ -33,10 +28,9 @@ class Loss {
     if (std::strcmp(link, "lo") != 0) make_two_hosts();
   }
 
-  Fate fate() const { return fate_; }
   bool is_victim() const { return rank_.rank() == victim_; }
 
-  // Returns in the rank that remains, and in both if the network is what is lost.
+  // Returns in the rank that remains, and in both if the network fails.
   void happens() {
     if (!is_victim()) {
       pid_ = pid_in(rank_.take(victim_));
