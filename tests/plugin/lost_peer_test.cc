@@ -54,7 +54,7 @@ class Ends {
     rank_.barrier();
   }
 
-  // Of the call that fails.
+  // The error of the call that fails.
   NcclResult error_of_set_up() {
     NcclResult result = NcclResult::kSuccess;
     poll_until("the error", [&] {
