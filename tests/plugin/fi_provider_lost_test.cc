@@ -103,8 +103,7 @@ void lose_at_each_stage(Fate fate) {
     // A program that is not connected yet may compute, or be stopped, as long as it wants.
     if (fate == Fate::kIsStopped && stage == Stage::kIsKnown) continue;
     cases.push_back({"stage " + std::to_string(static_cast<int>(stage)), [=] {
-                       setenv("PACECAR_CONNECT_TIMEOUT", "1s", 1);
-                       setenv("PACECAR_TIMEOUT", "3s", 0);
+                       set_timeouts();
                        setenv("PACECAR_EXPERT_CMA", "off", 1);
                        lose_a_rank(1, fate, "lo",
                                    [&](Rank& rank, Loss& loss) { lose_peer(rank, loss, stage); });

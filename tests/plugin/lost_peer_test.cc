@@ -102,15 +102,14 @@ void lose_at_each_stage(int victim, Fate fate) {
   for (const Stage stage : kStages) {
     // Who has connected is waited for.
     if (fate == Fate::kNeverActs && stage > Stage::kHasProof) continue;
-    cases.push_back(
-        {"stage " + std::to_string(static_cast<int>(stage)), [=] {
-           // 60 times this without a word of the peer; with its proof, the barriers
-           // must be in time.
-           setenv("PACECAR_CONNECT_TIMEOUT", stage < Stage::kHasProof ? "100ms" : "2s", 1);
-           setenv("PACECAR_TIMEOUT", "3s", 0);
-           lose_a_rank(victim, fate, link(),
-                       [&](Rank& rank, Loss& loss) { Ends(rank, loss).lose_peer_at(stage); });
-         }});
+    cases.push_back({"stage " + std::to_string(static_cast<int>(stage)), [=] {
+                       set_timeouts(stage < Stage::kHasProof ? "100ms"  // 60 times without a proof
+                                    : stage == Stage::kHasProof ? "5s"
+                                                                : "10s");
+                       lose_a_rank(victim, fate, link(), [&](Rank& rank, Loss& loss) {
+                         Ends(rank, loss).lose_peer_at(stage);
+                       });
+                     }});
   }
   run_apart(cases, rdma);
 }

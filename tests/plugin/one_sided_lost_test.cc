@@ -68,9 +68,7 @@ void lose_at_each_stage(Fate fate) {
         cases.push_back({"victim " + std::to_string(victim) + ", stage " +
                              std::to_string(static_cast<int>(stage)) + (puts ? ", puts" : ""),
                          [=] {
-                           setenv("PACECAR_CONNECT_TIMEOUT",
-                                  stage == Stage::kListens ? "100ms" : "2s", 1);
-                           setenv("PACECAR_TIMEOUT", "3s", 0);
+                           set_timeouts(stage == Stage::kListens ? "100ms" : "10s");
                            lose_a_rank(victim, fate, "lo", [&](Rank& rank, Loss& loss) {
                              stage == Stage::kListens ? lose_before_join(rank, loss)
                                                       : lose_member(rank, loss, stage, puts);

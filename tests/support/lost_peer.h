@@ -101,6 +101,12 @@ inline void lose_a_rank(int victim, Fate fate, const char* link,
             fate == Fate::kIsKilled || fate == Fate::kIsStopped);
 }
 
+// For ranks on a busy machine. A longer PACECAR_TIMEOUT may be set already.
+inline void set_timeouts(const char* connecting = "10s") {
+  setenv("PACECAR_CONNECT_TIMEOUT", connecting, 1);
+  setenv("PACECAR_TIMEOUT", "15s", 0);
+}
+
 struct Case {
   std::string name;
   std::function<void()> run;
