@@ -151,26 +151,23 @@ void lose_at(Rank& rank, Loss& loss, Stage stage, int victim) {
   loss.is_noticed();
 }
 
-void lose_at_each_stage(Fate fate) {
+TEST(CmLost, TheOtherEndNoticesAtEachStage) {
   std::vector<Case> cases;
-  for (const Stage stage : kStages) {
-    for (const int victim : {0, 1}) {
-      cases.push_back({"victim " + std::to_string(victim) + ", stage " +
-                           std::to_string(static_cast<int>(stage)),
-                       [=] {
-                         lose_a_rank(victim, fate, "lo", [&](Rank& rank, Loss& loss) {
-                           lose_at(rank, loss, stage, victim);
-                         });
-                       }});
+  for (const Fate fate : {Fate::kExits, Fate::kIsKilled, Fate::kIsStopped, Fate::kIsCutOff}) {
+    for (const Stage stage : kStages) {
+      for (const int victim : {0, 1}) {
+        cases.push_back(
+            {"fate " + std::to_string(static_cast<int>(fate)) + ", victim " +
+                 std::to_string(victim) + ", stage " + std::to_string(static_cast<int>(stage)),
+             [=] {
+               lose_a_rank(victim, fate, "lo",
+                           [&](Rank& rank, Loss& loss) { lose_at(rank, loss, stage, victim); });
+             }});
+      }
     }
   }
   run_apart(cases);
 }
-
-TEST(CmLost, ProcessThatExits) { lose_at_each_stage(Fate::kExits); }
-TEST(CmLost, ProcessThatIsKilled) { lose_at_each_stage(Fate::kIsKilled); }
-TEST(CmLost, ProcessThatIsStopped) { lose_at_each_stage(Fate::kIsStopped); }
-TEST(CmLost, HostThatIsCutOff) { lose_at_each_stage(Fate::kIsCutOff); }
 
 }  // namespace
 }  // namespace pacecar::test::lost_ids_test
