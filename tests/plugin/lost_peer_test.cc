@@ -74,6 +74,7 @@ class Ends {
     rank_.barrier();
     if (stage != Stage::kIsConnected) {
       EXPECT_EQ(stream(*host_, rank_, comm, buffer, 20), NcclResult::kSuccess);
+      rank_.barrier();  // with more of them under way
     }
     loss_.happens();
     if (stage != Stage::kCloses) expect_stream_fails(comm, buffer);
