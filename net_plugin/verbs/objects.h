@@ -29,7 +29,7 @@ inline constexpr int kMaxWorkRequests = 32768;
 inline constexpr int kMaxCqe = 1 << 20;
 inline constexpr uint32_t kMaxMessage = 1U << 30;
 inline constexpr uint8_t kMaxReads = kMostReads;
-// All are the same. Scripts name the one that RoCE v2 over IPv4 has on most RDMA NICs: -x 3.
+// Each index has the same GID. Scripts name the index of RoCE v2 over IPv4 on most RDMA NICs: -x 3.
 inline constexpr int kGids = 4;
 inline constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
