@@ -67,6 +67,14 @@ class End {
   }
   ibv_wc_status sent() { return status_of(rdma_get_send_comp); }
   ibv_wc_status received() { return status_of(rdma_get_recv_comp); }
+  // What a program does that listens: disconnecting flushes what is posted.
+  void await_disconnect() {
+    rdma_cm_event* event = nullptr;
+    ASSERT_EQ(rdma_get_cm_event(id_->channel, &event), 0);
+    EXPECT_EQ(event->event, RDMA_CM_EVENT_DISCONNECTED);
+    rdma_ack_cm_event(event);
+    rdma_disconnect(id_);
+  }
   void close() {
     rdma_disconnect(id_);
     rdma_destroy_ep(id_);
@@ -141,6 +149,7 @@ void lose_at(Rank& rank, Loss& loss, Stage stage, int victim) {
   rank.barrier();
   loss.happens();
   if (stage != Stage::kIsConnected) end.post();
+  if (stage == Stage::kIsConnected) end.await_disconnect();
   if (stage == Stage::kTransfers) {
     EXPECT_EQ(end.sent(), IBV_WC_RETRY_EXC_ERR);
   }
