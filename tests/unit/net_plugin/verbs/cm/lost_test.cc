@@ -67,7 +67,7 @@ class End {
   }
   ibv_wc_status sent() { return status_of(rdma_get_send_comp); }
   ibv_wc_status received() { return status_of(rdma_get_recv_comp); }
-  // What a program does that listens: disconnecting flushes what is posted.
+  // A program that reads its events disconnects, and that flushes its work requests.
   void await_disconnect() {
     rdma_cm_event* event = nullptr;
     ASSERT_EQ(rdma_get_cm_event(id_->channel, &event), 0);
