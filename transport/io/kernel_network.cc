@@ -42,7 +42,8 @@ std::span<const uint8_t> attribute_of(std::span<const uint8_t> answer, size_t bo
 }  // namespace
 
 KernelNetwork::KernelNetwork(const std::string& interface)
-    : interface_(static_cast<int>(if_nametoindex(interface.c_str()))),
+    // For a name that it does not know the kernel starts modprobe: never ask for none.
+    : interface_(interface.empty() ? 0 : static_cast<int>(if_nametoindex(interface.c_str()))),
       netlink_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {}
 
 // The kernel's answer, of the request's type; empty: refused. Valid until the next request.
