@@ -217,7 +217,7 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-constexpr int kAccessMs = 1000;  // For accesses to a region that are under way when it is closed.
+constexpr int kAccessMs = 20000;  // For accesses to a region that are under way when it is closed.
 
 // Accesses that are under way end first: a put that fails, fails all between its two endpoints.
 int close_region(fid* object) {
