@@ -1,6 +1,7 @@
 // The packet I/O conformance suite over DPDK devices: net_ring and net_virtio_user in one process,
 // and on interfaces of the kernel where tests/support/with_nics has made some.
 #include <fmt/format.h>
+#include <net/if.h>
 
 #include <cstdlib>
 
@@ -80,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Interfaces, KernelNetworkOn,
                                                             : std::vector<std::string>{}));
 
 TEST_P(KernelNetworkOn, FindsWhatTheKernelsTableHas) {
-  KernelNetwork network(GetParam());
+  KernelNetwork network(if_nametoindex(GetParam().c_str()));
   for (const char* const text : {"192.0.2.99", "2001:db8::99"}) {
     const Address address = address_of(text);
     EXPECT_FALSE(network.find_mac(address)) << text;
@@ -93,7 +94,7 @@ TEST_P(KernelNetworkOn, FindsWhatTheKernelsTableHas) {
 }
 
 TEST_P(KernelNetworkOn, TakesTheKernelsRoutes) {
-  KernelNetwork network(GetParam());
+  KernelNetwork network(if_nametoindex(GetParam().c_str()));
   for (const auto& [far, gateway] :
        {std::pair("203.0.113.7", "192.0.2.99"), std::pair("2001:db8:7::1", "2001:db8::99")}) {
     const Address to = address_of(far);

@@ -41,6 +41,8 @@ for version in {6..11}; do
     "${failures[version - 6]}*"
 done
 
+TIMEOUT=3 plugin 12 'LostPeer.*'{Exits,NeverCalls,NeverAccepts}
+
 # bond VERSION COMMAND: COMMAND breaks the second device in the middle of a transfer.
 bond() {
   PLUGIN_TEST_VERSION=$1 PLUGIN_TEST_BREAK=$2 check "plugin v$1 on two devices joined: $2" \

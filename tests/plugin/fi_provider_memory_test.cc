@@ -193,8 +193,7 @@ TEST(FiProviderMemory, TheWaitDescriptorBecomesReadable) {
       {.wait = FI_WAIT_FD});
 }
 
-// Its bytes go through the NIC.
-// The access takes seconds, as over a slow link.
+// Its bytes go through the NIC, for seconds, as over a slow link.
 TEST(FiProviderMemory, ARegionThatIsClosedDuringALargeAccessFailsNothingElse) {
   expect_processes_pass(2, [](Rank& rank) {
     constexpr size_t kSize = 32 << 20;

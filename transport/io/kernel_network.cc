@@ -2,7 +2,6 @@
 
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -41,9 +40,8 @@ std::span<const uint8_t> attribute_of(std::span<const uint8_t> answer, size_t bo
 
 }  // namespace
 
-KernelNetwork::KernelNetwork(const std::string& interface)
-    // For a name that it does not know the kernel starts modprobe: never ask for none.
-    : interface_(interface.empty() ? 0 : static_cast<int>(if_nametoindex(interface.c_str()))),
+KernelNetwork::KernelNetwork(uint32_t interface)
+    : interface_(static_cast<int>(interface)),
       netlink_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {}
 
 // The kernel's answer, of the request's type; empty: refused. Valid until the next request.

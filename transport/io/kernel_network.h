@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/io/frame.h"
@@ -16,8 +15,8 @@ namespace pacecar {
 
 class KernelNetwork {
  public:
-  // next_hop() and find_mac() are about this interface.
-  explicit KernelNetwork(const std::string& interface = {});
+  // next_hop() and find_mac() are about the interface of this index.
+  explicit KernelNetwork(uint32_t interface = 0);
 
   // The index of the interface by which the kernel sends from an address to another; 0: no route.
   uint32_t outgoing(const Address& from, const Address& to);

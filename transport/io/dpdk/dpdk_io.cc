@@ -1,6 +1,7 @@
 #include "transport/io/dpdk/dpdk_io.h"
 
 #include <fmt/format.h>
+#include <net/if.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ class DpdkIo final : public PacketIo {
         port_(std::move(port)),
         port_holder_(std::move(port_holder)),
         device_(config.device),
-        kernel_(port_->info().interface),
+        kernel_(if_nametoindex(port_->info().interface.c_str())),
         neighbors_(
             {.mac = port_->info().mac, .address = {.ip = local.ip}, .vlan = config.device.vlan},
             [this](const Address& to) { return next_hop(to); }),
