@@ -10,6 +10,8 @@ INTERFACE = "net0"
 
 
 class Hosts:
+    # For documentation (RFC 5737): it exists in these namespaces only.
+    NETWORK = "192.0.2.0/24"
     interface = INTERFACE
 
     def __init__(self, count):
@@ -19,7 +21,6 @@ class Hosts:
         self.ports = [f"to-host{number}" for number in range(count)]  # in the hub
 
     def address(self, number):
-        # For documentation (RFC 5737): they exist in these namespaces only.
         return f"192.0.2.{number + 1}"
 
     def prefix(self, number):

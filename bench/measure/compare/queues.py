@@ -16,14 +16,16 @@ RTM_GETQDISC, NLM_F_REQUEST, NLM_F_ECHO = 38, 1, 8
 TC_H_ROOT = 0xFFFFFFFF
 TCA_STATS = 3
 
-# The state of a queue at `at_s` (CLOCK_MONOTONIC): bytes in it, bytes that have left it so far,
-# packets that it has dropped so far.
-Sample = collections.namedtuple("Sample", ["at_s", "bytes", "sent_bytes", "drops"])
+# The state of the queue of an interface at `at_s` (CLOCK_MONOTONIC): bytes in it, bytes that have
+# left it so far, packets that it has dropped so far.
+Sample = collections.namedtuple("Sample", ["at_s", "bytes", "sent_bytes", "drops", "interface"],
+                                defaults=[None])
 
 
 class Qdisc:
     def __init__(self, interface, handle=0, namespace=None):
         """`handle`: 0x100000 is "10:"; 0: the interface's root."""
+        self._interface = interface
         with entered(namespace):
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
             index = socket.if_nametoindex(interface)
@@ -39,7 +41,7 @@ class Qdisc:
             length, kind = struct.unpack_from("=HH", attributes)
             if kind == TCA_STATS:  # struct tc_stats
                 sent, _, drops, _, _, _, _, queued = struct.unpack_from("=Q7I", attributes, 4)
-                return Sample(time.monotonic(), queued, sent, drops)
+                return Sample(time.monotonic(), queued, sent, drops, self._interface)
             attributes = attributes[(length + 3) & ~3:]
         raise Failed("the kernel has no statistics of the queue")
 

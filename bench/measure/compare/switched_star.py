@@ -1,8 +1,8 @@
 """The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
 
 Every host has a link of the same rate to the switch. A host that sends alone has a faster one, so
-that the queue is in the switch. The measured queue is that of the receiver's port, from the
-switch's log.
+that the queue is in the switch. The measured queue is that of the limited ports, from the switch's
+log. A switch that does not mark is fast, and only delays and loses packets: HTB limits its ports.
 """
 
 import contextlib
@@ -20,8 +20,7 @@ from queues import Sample
 
 LOG_LIMIT_S = 10
 SAMPLE = "1ms"
-ECN = "50K,200K,0.2"
-ALONE_FACTOR = 4
+ALONE_FACTOR, FAST_FACTOR = 4, 20
 
 
 @contextlib.contextmanager
@@ -32,6 +31,8 @@ def switched_star(shape, program):
         made = SwitchedStar(shape, pathlib.Path(folder, "queue.csv"))
         stack.enter_context(namespaces.made(made.namespaces, ("ip", "tc")))
         made.join(shape.mtu_bytes)
+        if not shape.ecn:
+            made.limit()
         # Above the hosts' priority: a late switch delays every host.
         switch = started(stack, ("nice", "-n", "-10", *namespaces.prefix(made.hub)),
                          [program, "switch", *flags_of(made)], os.environ)
@@ -43,9 +44,10 @@ def switched_star(shape, program):
 
 
 def flags_of(made):
-    rate = made.shape.rate_bps
+    rate = made.shape.rate_bps * (1 if made.shape.ecn else FAST_FACTOR)
     flags = ["--rate", rate, "--buffer", made.shape.queue_bytes, "--sample", SAMPLE, "--queue-log",
-             made.log, "--quiet", "--ecn", ECN]
+             made.log, "--quiet", *(["--ecn", made.shape.ecn] if made.shape.ecn else []),
+             "--delay", f"{round(made.shape.delay_s * 1e6)}us", "--loss", made.shape.loss]
     for member, port in zip(made.members, made.ports):
         alone = made.senders == [member]
         flags += ["--port", f"{port},{ALONE_FACTOR * rate}" if alone else port]
@@ -59,8 +61,11 @@ class SwitchedStar(star.Star):
         super().__init__(shape)
         self.log = log  # for all runs; each reads its part
 
-    @contextlib.contextmanager
     def watched_queue(self):
+        return self._switch_queue() if self.shape.ecn else super().watched_queue()
+
+    @contextlib.contextmanager
+    def _switch_queue(self):
         """The switch samples its queue. Its log has no drops; retransmissions show them."""
         begin = self.log.stat().st_size
         seen = types.SimpleNamespace(samples=[])
@@ -77,5 +82,5 @@ class SwitchedStar(star.Star):
         with self.log.open(encoding="ascii") as file:
             file.seek(begin)
             lines = file.read().split("\n")[1:-1]  # the first and last may be incomplete
-        return [Sample(float(at), int(size), None, None) for at, port, size in csv.reader(lines)
-                if port == self.egress]
+        return [Sample(float(at), int(size), None, None, port)
+                for at, port, size in csv.reader(lines) if port in self.limited]

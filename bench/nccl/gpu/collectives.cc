@@ -1,11 +1,12 @@
 // One rank of an NCCL job: runs operations of several sizes, checks every element and takes times.
 //   collectives NCCL probe
-//   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS [SECONDS]
+//   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
+//               [SECONDS [PAUSE]]
 // NCCL is the library's file. `bench/nccl/run` starts this program and reads its output: a line of
 // JSON per operation and size, with the seconds of one operation in each repetition and the seconds
 // of processor time that one took. With SECONDS all operations and sizes are measured again and
 // again for that time, and the exit code is 1 when an element is wrong: nobody may read the output.
-// One thread.
+// With PAUSE, in seconds, operations run one by one for that time, and each is timed. One thread.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "bench/nccl/gpu/device.h"
@@ -112,6 +114,16 @@ int all_to_all(const Communicator& job, const Call& call) {
   return nccl().group_end();
 }
 
+// All send to the root at once.
+int incast(const Communicator& job, const Call& call) {
+  require_nccl(nccl().group_start(), "ncclGroupStart");
+  send_to(job, kRoot, call.send, call.count);
+  for (int peer = 0; peer < job.ranks() && job.rank() == kRoot; ++peer) {
+    receive_from(job, peer, call.receive + static_cast<size_t>(peer) * call.count, call.count);
+  }
+  return nccl().group_end();
+}
+
 using Blocks = std::vector<Block>;
 
 Blocks sum_of_all(int, int ranks, size_t) { return {{.ranks = ranks}}; }
@@ -140,6 +152,10 @@ Blocks own_share_of_each_rank(int rank, int ranks, size_t count) {
   return blocks;
 }
 
+Blocks one_of_each_at_root(int rank, int ranks, size_t count) {
+  return rank == kRoot ? one_of_each_rank(rank, ranks, count) : Blocks{};
+}
+
 constexpr std::array kOperations = {
     Operation{"allreduce", false, false, InPlace::kSameBuffer, all_reduce, sum_of_all},
     Operation{"allgather", true, false, InPlace::kInReceived, all_gather, one_of_each_rank},
@@ -148,6 +164,7 @@ constexpr std::array kOperations = {
     Operation{"reduce", false, false, InPlace::kSameBuffer, reduce, sum_at_root},
     Operation{"sendrecv", false, false, InPlace::kNever, send_receive, of_rank_before},
     Operation{"alltoall", true, true, InPlace::kNever, all_to_all, own_share_of_each_rank},
+    Operation{"incast", true, false, InPlace::kNever, incast, one_of_each_at_root},
 };
 
 float element(uint64_t salt, int rank, size_t index) {
@@ -203,6 +220,7 @@ struct Options {
   std::string id_file;
   size_t repetitions = 0;
   std::optional<double> seconds{};
+  std::optional<double> pause_s{};  // between operations that are timed one by one
   std::vector<const Operation*> operations{};
   std::vector<Size> sizes{};
 };
@@ -231,6 +249,7 @@ Options parse(int argc, char** argv) {
                   .id_file = argv[5],
                   .repetitions = std::stoul(argv[8])};
   if (argc > kLeastArguments) options.seconds = std::stod(argv[kLeastArguments]);
+  if (argc > kLeastArguments + 1) options.pause_s = std::stod(argv[kLeastArguments + 1]);
   for (const std::string& name : split(argv[6])) {
     options.operations.push_back(operation_called(name));
   }
@@ -249,7 +268,7 @@ Options options_or_end(int argc, char** argv) {
            });
   };
   try {
-    if (argc == kLeastArguments || argc == kLeastArguments + 1) {
+    if (argc >= kLeastArguments && argc <= kLeastArguments + 2) {
       Options options = parse(argc, argv);
       if (sound(options)) return options;
     }
@@ -313,7 +332,7 @@ class Rank {
         const auto begin = Clock::now();
         do {
           wrong += measure(*operation, size);
-        } while (goes_on(begin));
+        } while (!options_.pause_s && goes_on(begin));
       }
     }
     job_.barrier(scratch_);  // no rank leaves while another still needs it
@@ -327,15 +346,23 @@ class Rank {
     return bytes / sizeof(float);
   }
 
-  // Whether the ranks measure the same once more: rank 0's clock decides.
-  bool goes_on(Clock::time_point begin) {
-    if (options_.seconds.value_or(0) == 0) return false;
-    const bool early = Seconds(Clock::now() - begin).count() < *options_.seconds;
-    host_[0] = job_.rank() == kRoot && early ? 1 : 0;
+  // Rank 0's value, in all ranks.
+  double from_root(double value) {
+    host_[0] = job_.rank() == kRoot ? static_cast<float>(value) : 0;
     to_device(scratch_.data(), host_, 1);
     job_.barrier(scratch_);  // a sum
     to_host(host_, scratch_.data(), 1);
-    return host_[0] > 0;
+    return host_[0];
+  }
+
+  // How much of `options_.seconds` is left since `begin`, by rank 0's clock.
+  double left(Clock::time_point begin) {
+    return from_root(options_.seconds.value_or(0) - Seconds(Clock::now() - begin).count());
+  }
+
+  // Whether the ranks measure the same once more.
+  bool goes_on(Clock::time_point begin) {
+    return options_.seconds.value_or(0) > 0 && left(begin) > 0;
   }
 
   size_t measure(const Operation& operation, const Size& size) {
@@ -349,16 +376,20 @@ class Rank {
     launch(operation, call, std::min(kWarmUp, size.iterations));
     job_.wait();
     const double processor_before = processor_seconds();
-    const std::vector<double> seconds = timed(operation, call, size.iterations);
+    starts_.clear();
+    const std::vector<double> seconds =
+        options_.pause_s ? timed_singly(operation, call) : timed(operation, call, size.iterations);
     const double processor = processor_seconds() - processor_before;
     wrong += checked(operation, count, call.receive);
     std::printf(
         "{\"op\": \"%s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
-        "\"wrong\": %zu, \"seconds\": [",
+        "\"wrong\": %zu, \"seconds\": ",
         operation.name, size.bytes, count, size.iterations, wrong);
-    for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
-    std::printf("], \"processor_seconds\": %.9f}\n",
-                processor / static_cast<double>(size.iterations * options_.repetitions));
+    print_list(seconds);
+    std::printf(", \"starts\": ");
+    print_list(starts_);
+    std::printf(", \"processor_seconds\": %.9f}\n",
+                processor / static_cast<double>(size.iterations * seconds.size()));
     std::fflush(stdout);
     return wrong;
   }
@@ -415,6 +446,33 @@ class Rank {
     return seconds;
   }
 
+  // The time of each operation: a rank starts one when its last has ended, as training does, and
+  // `pause_s` later. Rank 0 decides how many there are from the time that the last batch took.
+  std::vector<double> timed_singly(const Operation& operation, const Call& call) {
+    constexpr double kBatchSeconds = 1;
+    std::vector<double> seconds;
+    const auto begin = Clock::now();
+    for (double each = *options_.seconds, rest = each; rest > 0; rest = left(begin)) {
+      const double batch = std::max(std::min(rest, kBatchSeconds) / each, 1.0);
+      const auto batch_begin = Clock::now();
+      for (size_t i = 0; i < static_cast<size_t>(batch); ++i) {
+        const auto start = Clock::now();
+        launch(operation, call, 1);
+        job_.wait();
+        seconds.push_back(Seconds(Clock::now() - start).count());
+        starts_.push_back(Seconds(start.time_since_epoch()).count());
+        std::this_thread::sleep_for(Seconds(*options_.pause_s));
+      }
+      each = from_root(Seconds(Clock::now() - batch_begin).count() / batch);
+    }
+    return seconds;
+  }
+
+  static void print_list(const std::vector<double>& values) {
+    for (size_t i = 0; i < values.size(); ++i) std::printf("%s%.9f", i ? ", " : "[", values[i]);
+    std::printf(values.empty() ? "[]" : "]");
+  }
+
   const Options& options_;
   Communicator job_;
   DeviceBuffer one_;
@@ -422,6 +480,7 @@ class Rank {
   DeviceBuffer scratch_{1};
   std::vector<float> host_;
   uint64_t salt_ = 0;
+  std::vector<double> starts_;  // of operations that are timed one by one, CLOCK_MONOTONIC
 };
 
 }  // namespace

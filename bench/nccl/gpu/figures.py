@@ -40,6 +40,7 @@ def merge(outputs):
                        "wrong": sum(row["wrong"] for row in rows),
                        "times_s": [max(times)
                                    for times in zip(*(row["seconds"] for row in rows))],
+                       "starts_s": first["starts"],
                        "processor_s": sum(row["processor_seconds"] for row in rows)})
     return merged
 
