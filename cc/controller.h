@@ -90,11 +90,12 @@ struct Demand {
 // The state of a flow at its sender, for its demand. In payload bytes. `sent - in_flight + backlog`
 // is all that the flow has wanted to send, as far as known now.
 struct FlowStats {
-  Bytes backlog = 0;     // receive posted, not acknowledged; in flight included
-  Bytes acked = 0;       // acknowledged since it began
-  Bytes in_flight = 0;   // by the newest signal
-  Bytes sent = 0;        // since it began, retransmissions included; by the same signal
-  uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
+  Bytes backlog = 0;         // receive posted, not acknowledged; in flight included
+  Bytes acked = 0;           // acknowledged since it began
+  Bytes in_flight = 0;       // by the newest signal
+  Bytes sent = 0;            // since it began, retransmissions included; by the same signal
+  uint32_t sharing = 1;      // flows that competed for the sender's link when this one sent last
+  bool window_full = false;  // until the newest signal, for reports
 };
 
 // What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is less.

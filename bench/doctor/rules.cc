@@ -103,6 +103,13 @@ constexpr std::array kRules = {
                "the network to {} is congested{}; its round trip takes {:.0f} us", path.peer_name(),
                core > 0 ? ", which has room for " + rate_text(core) : "", path.flow->rtt_s * 1e6);
          }},
+    Rule{"window", false, false, nullptr,
+         [](const Path& path) {
+           return fmt::format(
+               "as much is in flight to {} as its congestion control allows, and acknowledgements "
+               "take {:.0f} us: a host is late, or the path is longer than assumed",
+               path.peer_name(), path.flow->rtt_s * 1e6);
+         }},
     Rule{"grant", false, false, nullptr,
          [](const Path& path) {
            const size_t senders = senders_to_peer(path);

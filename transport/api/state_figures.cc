@@ -39,8 +39,9 @@ void add_counters(const Statistics& statistics, NicFigures& figures) {
 // By LimitedBy.
 constexpr std::array kLimitedBy = {
     &NicFigures::limited_by_line,    &NicFigures::limited_by_grant,
-    &NicFigures::limited_by_network, &NicFigures::limited_by_budget,
-    &NicFigures::limited_by_host,    &NicFigures::limited_by_application};
+    &NicFigures::limited_by_network, &NicFigures::limited_by_window,
+    &NicFigures::limited_by_budget,  &NicFigures::limited_by_host,
+    &NicFigures::limited_by_application};
 static_assert(kLimitedBy.size() == kEveryLimit.size());
 
 void add_sending(const FlowStatus& flow, NicFigures& figures) {

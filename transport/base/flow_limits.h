@@ -13,17 +13,18 @@ namespace pacecar {
 enum class LimitedBy : uint8_t {
   kLine,         // the sender's link, or this flow's share of the link
   kGrant,        // the receiver
-  kNetwork,      // signs of congestion, or a window that is full
+  kNetwork,      // signs of congestion
+  kWindow,       // as much is in flight as the congestion control allows at a time
   kBudget,       // the rate that the application set
   kHost,         // a host is too slow, or too little is in flight
   kApplication,  // there is no more to send
 };
-inline constexpr std::array kEveryLimit = {LimitedBy::kLine,    LimitedBy::kGrant,
-                                           LimitedBy::kNetwork, LimitedBy::kBudget,
-                                           LimitedBy::kHost,    LimitedBy::kApplication};
+inline constexpr std::array kEveryLimit = {
+    LimitedBy::kLine,   LimitedBy::kGrant, LimitedBy::kNetwork,    LimitedBy::kWindow,
+    LimitedBy::kBudget, LimitedBy::kHost,  LimitedBy::kApplication};
 constexpr std::string_view to_string(LimitedBy limit) {
   constexpr std::array<std::string_view, kEveryLimit.size()> kNames = {
-      "line", "grant", "network", "budget", "host", "application"};
+      "line", "grant", "network", "window", "budget", "host", "application"};
   return kNames[static_cast<size_t>(limit)];
 }
 

@@ -26,6 +26,9 @@ class LimitMeter {
   LimitedBy limit(const Explanation& explanation, const FlowStats& stats) const {
     if (stats.backlog == 0) return LimitedBy::kApplication;
     if (measured_ && silent_) return LimitedBy::kNetwork;
+    if (stats.window_full && explanation.limited_by != LimitedBy::kNetwork) {
+      return LimitedBy::kWindow;
+    }
     if (measured_ && used_ < explanation.rate.bps() / 2) return LimitedBy::kHost;
     const uint64_t most = explanation.rate_max.bps();
     const bool at_most = most > 0 && explanation.rate.bps() >= most - most / kNearMost;

@@ -146,6 +146,7 @@ void RateControl::poll_arrivals(const Places<MessageFlow>& flows, Instant now) {
 }
 
 void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now) {
+  flow.stats.window_full = signal.in_flight + signal.acked + nic_.caps().mtu > flow.limits.window;
   take_signal(*flow.controller, flow.stats, signal, now);
   if (signal.path_mtu != flow.path_mtu) {
     flow.path_mtu = signal.path_mtu;

@@ -9,6 +9,7 @@ const REASONS = {  // for a flow's rate, with their colours
   grant: { label: "receiver's grant", colour: "arm-0" },
   line: { label: "own link", colour: "arm-2" },
   network: { label: "network", colour: "arm-1" },
+  window: { label: "window", colour: "arm-5" },
   budget: { label: "budget", colour: "arm-3" },
   host: { label: "hosts", colour: "arm-4" },
   application: { label: "nothing to send", colour: "line" },

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import socket
 import statistics
+import sys
 import tempfile
 import time
 
@@ -38,6 +39,8 @@ def run(options, made):
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         beside = Beside(stack, options, made) if options.beside else None
+        for _ in range(options.busy):
+            started(stack, (), [sys.executable, "-c", "while True: pass"], os.environ)
         limits = stack.enter_context(Limits(folder))
         with made.watched_queue() as queue:
             outputs = run_jobs(options, made, folder)

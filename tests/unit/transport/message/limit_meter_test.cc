@@ -42,6 +42,16 @@ TEST_F(LimitMeterTest, FlowBelowHalfOfItsRateIsLimitedByTheHosts) {
   EXPECT_EQ(limit(), LimitedBy::kGrant) << "the flow uses its rate again";
 }
 
+TEST_F(LimitMeterTest, FlowWithAFullWindowIsLimitedByTheWindow) {
+  stats_.window_full = true;
+  run(3, Duration::from_ms(200));
+  EXPECT_EQ(limit(), LimitedBy::kWindow) << "not by the hosts";
+  explanation_.limited_by = LimitedBy::kNetwork;
+  stats_.sent += 1 << 30;
+  run(8, Duration::from_ms(100));
+  EXPECT_EQ(limit(), LimitedBy::kNetwork) << "which has made the window small";
+}
+
 TEST_F(LimitMeterTest, FlowOfWhichNothingIsAcknowledgedIsLimitedByTheNetwork) {
   stats_.in_flight = 1;
   run(3, Duration::from_ms(200));
