@@ -11,6 +11,7 @@
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_config.h"
+#include "transport/sim/host_model.h"
 #include "transport/sim/topology.h"
 #include "transport/softnic/paths/path_selector.h"
 
@@ -42,8 +43,9 @@ struct TransportSpec {
   Bytes ack_bytes = 0;
   // The oversubscription that hosts assume: their links' rate over that of the network's core.
   double oversubscription = 1;
-  Duration base_rtt;  // of controllers; 0: the longest of the topology
-  Duration timeout;   // an unacknowledged packet is lost after this time; 0: as in production
+  Duration base_rtt;           // of the run: 0: the longest of the topology
+  bool knows_base_rtt = true;  // controllers are told
+  Duration timeout;  // an unacknowledged packet is lost after this time; 0: as in production
   // How much later than a packet sent after it one may arrive before it counts as lost; 0: as in
   // production. With Duration::max() only trimming and the timeout reveal losses.
   Duration reordering;
@@ -89,6 +91,7 @@ struct SamplingSpec {
 
 struct RunSpec {
   std::string name;
+  HostProfile hosts;
   Topology topology;
   FabricConfig fabric;
   Workload workload;

@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-enum Wake : uint32_t { kTimer, kPort };
+enum Wake : uint32_t { kTimer, kPort, kTurn };
 
 // No memory is there, and nothing reads or writes it.
 constexpr uint64_t kPayloadAddress = uint64_t{1} << 44;
@@ -43,35 +43,55 @@ uint32_t packets_per_turn(const TransportSpec& transport) {
   return static_cast<uint32_t>(transport.burst / transport.mtu);
 }
 
+AckPolicy spaced_acks(const TransportSpec& transport) {
+  return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
+}
+
+// Ideal hosts are never late, so a probe need not wait for them, and their round trip is known:
+// eight of them are more than a full queue of five.
+SoftNicConfig ideal_nic_config(const TransportSpec& transport) {
+  return {
+      .control_first = true,
+      .ack = transport.ack_bytes == 0 ? AckPolicy{.every_packet = true} : spaced_acks(transport),
+      .loss = {.initial_timeout = transport.base_rtt * 8, .min_probe = Duration()}};
+}
+
+// As an engine has it, without a search for the MTU, which the run knows.
+SoftNicConfig real_nic_config(const TransportSpec& transport, const PacketIo& io) {
+  Params params;
+  params.security = Security::kOff;
+  params.mtu = transport.mtu;
+  SoftNicConfig nic = soft_nic_config(params, io);
+  nic.searches_mtu = false;
+  if (transport.ack_bytes > 0) nic.ack = spaced_acks(transport);
+  return nic;
+}
+
 SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
   const TransportSpec& transport = spec.transport;
-  const AckPolicy spaced{
-      .bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
-  return {.address = fabric.port(config.number).local_address(),
-          .line_rate = line_rate(spec, config.number, fabric),
-          .mtu = transport.mtu,
-          .burst_bytes = transport.burst,
-          .wire_overhead_bytes = spec.fabric.hosts.overhead_bytes,
-          .paths = fabric.port(config.number).caps().paths,
-          .path_policy = transport.path_policy,
-          .flows = std::max(config.flows, 1U),
-          .queue_pairs = std::max(2 * config.flows, 1U),
-          .regions = config.flows + 2 * config.connections + kOwnRegions,
-          .window_packets = config.window_packets,
-          .completions = 512,  // a burst of the poll loop, and room
-          .transmit_packets = packets_per_turn(transport),
-          .full_checksum = false,
-          .random_addresses = false,
-          .sees_ecn = true,
-          .control_first = true,
-          .ack = transport.ack_bytes == 0 ? AckPolicy{.every_packet = true} : spaced,
-          // Simulated hosts are never late, so a probe need not wait for them, and their round trip
-          // is known: eight of them are more than a full queue of five.
-          .loss = {.reordering = transport.reordering,
-                   .packet_timeout = transport.timeout,
-                   .initial_timeout = transport.base_rtt * 8,
-                   .min_probe = Duration()},
-          .silence_limit = silence_limit(spec)};
+  const HostPort& io = fabric.port(config.number);
+  SoftNicConfig nic =
+      spec.hosts.ideal() ? ideal_nic_config(transport) : real_nic_config(transport, io);
+  nic.address = io.local_address();
+  nic.line_rate = line_rate(spec, config.number, fabric);
+  nic.mtu = transport.mtu;
+  nic.burst_bytes = transport.burst;
+  nic.wire_overhead_bytes = spec.fabric.hosts.overhead_bytes;
+  nic.paths = io.caps().paths;
+  nic.path_policy = transport.path_policy;
+  nic.flows = std::max(config.flows, 1U);
+  nic.queue_pairs = std::max(2 * config.flows, 1U);
+  nic.regions = config.flows + 2 * config.connections + kOwnRegions;
+  nic.window_packets = config.window_packets;
+  nic.completions = 512;  // a burst of the poll loop, and room
+  nic.transmit_packets = packets_per_turn(transport);
+  nic.full_checksum = false;
+  nic.random_addresses = false;
+  nic.sees_ecn = true;
+  nic.loss.reordering = transport.reordering;
+  nic.loss.packet_timeout = transport.timeout;
+  nic.silence_limit = silence_limit(spec);
+  return nic;
 }
 
 }  // namespace
@@ -103,7 +123,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
            .grid_origin = clock_offset(config.number / spec.topology.processes),
            .outgoing = host->member_ ? &host->member_->outgoing() : nullptr,
            .incoming = host->member_ ? &host->member_->incoming() : nullptr,
-           .base_rtt = spec.transport.base_rtt,
+           .base_rtt = spec.transport.knows_base_rtt ? spec.transport.base_rtt : Duration(),
            .trimming = spec.fabric.switches.trimming,
            .oversubscription = spec.transport.oversubscription,
            .max_connections = std::max(config.connections, 1U),
@@ -130,6 +150,10 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       port_(io_, nic_, packets_per_turn(spec.transport), nullptr, config.received),
       shared_(config.shared),
       process_(uint64_t{config.number} + 1) {
+  if (!spec.hosts.ideal()) {
+    model_.emplace(spec.hosts, config.seed);
+    turn_ = loop.add_timer(*this, kTurn);
+  }
   if (shared_ == nullptr) return;
   member_ =
       std::make_unique<ShareMember>(shared_->table, process_, fmt::format("process {}", number_),
@@ -150,27 +174,43 @@ void SimHost::poll_share(Instant now) {
   loop_.arm(timer_, std::min(loop_.deadline(timer_), now + SharedNic::kPoll));
 }
 
-void SimHost::on_event(Instant now, uint32_t) {
+void SimHost::on_event(Instant now, uint32_t what) {
+  if (model_ && what != kTurn) {
+    if (loop_.deadline(turn_) == Instant::never()) loop_.arm(turn_, model_->turn_for(now));
+    return;
+  }
   const uint64_t blocked = io_.blocked_sends();
-  for (size_t sent = 1; poll_loop_->receive(now) + sent > 0;) sent = poll_loop_->advance(now);
-  // A full port notifies when it has room; any other due work is due a little later.
+  size_t packets = 0;
+  for (size_t sent = 1;;) {
+    const size_t received = poll_loop_->receive(now);
+    if (received + sent == 0) break;
+    sent = poll_loop_->advance(now);
+    packets += received + sent;
+    if (model_) break;  // time passes before the next turn
+  }
   const Instant next = poll_loop_->next_deadline();
-  if (next > now) {
-    loop_.arm(timer_, next);
-  } else if (io_.blocked_sends() != blocked) {
-    loop_.cancel(timer_);
+  // A full port notifies when it has room; any other due work is due a little later.
+  const bool is_full = next <= now && io_.blocked_sends() != blocked;
+  count_messages();
+  if (model_) {
+    const Instant free = model_->worked(now, packets, new_messages_);
+    const bool more = packets > 0 || (next <= now && !is_full);
+    loop_.arm(more ? turn_ : timer_, more ? free : is_full ? Instant::never() : next);
   } else {
-    loop_.arm(timer_, now + Duration::from_ns(1));
+    loop_.arm(timer_, next > now ? next : is_full ? Instant::never() : now + Duration::from_ns(1));
   }
   if (shared_ != nullptr) {
     for (SimHost* other : shared_->processes) {
       if (other != this) other->poll_share(now);
     }
   }
+  if (report_steps_ || new_messages_ > 0) listener_(number_, now, new_messages_ > 0);
+}
+
+void SimHost::count_messages() {
   const MessengerCounters& counters = messenger_->counters();
-  const uint64_t before =
-      std::exchange(messages_, counters.messages_sent + counters.messages_received);
-  if (report_steps_ || messages_ != before) listener_(number_, now, messages_ != before);
+  const uint64_t all = counters.messages_sent + counters.messages_received;
+  new_messages_ = all - std::exchange(messages_, all);
 }
 
 }  // namespace pacecar

@@ -1,6 +1,7 @@
 // One host of an experiment, or one of several processes of a host: the production NIC, messages
 // and poll loop on a port of a simulated fabric. It runs when a packet arrives, when its port takes
-// packets again, when one of its timers is due, and after wake(). Payload is a length only: every
+// packets again, when one of its timers is due, and after wake(); a host with a profile then takes
+// its turn later (HostModel). Payload is a length only: every
 // host registers the same range of addresses, and no memory is there. Thread rule: one thread.
 #pragma once
 
@@ -79,6 +80,7 @@ class SimHost final : public EventSink {
           Listener listener);
 
   void poll_share(Instant now);
+  void count_messages();
 
   EventLoop& loop_;
   HostPort& io_;
@@ -95,7 +97,10 @@ class SimHost final : public EventSink {
   std::unique_ptr<ShareMember> member_;  // where the NIC is shared
   std::unique_ptr<Messenger> messenger_;
   std::optional<PollLoop> poll_loop_;
+  std::optional<HostModel> model_;  // none: an ideal host
+  EventLoop::TimerId turn_ = 0;     // of a host with a model
   uint64_t messages_ = 0;
+  uint64_t new_messages_ = 0;  // by the last turn
 };
 
 }  // namespace pacecar

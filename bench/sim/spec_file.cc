@@ -27,6 +27,14 @@ Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::
   return context;
 }
 
+// Hosts' stacks lengthen the cables to hosts.
+void add_stacks(RunSpec& run) {
+  for (Cable& cable : run.topology.cables) {
+    if (std::min(cable.a, cable.b) >= run.topology.hosts) continue;
+    cable.delay = cable.delay + run.hosts.stack;
+  }
+}
+
 // How long the last packet of a full queue waits, on the slowest cable.
 Duration full_queue(const RunSpec& run) {
   const SwitchConfig& switches = run.fabric.switches;
@@ -89,7 +97,9 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
 
   ASSIGN_OR_RETURN(run.topology, read_topology(table_or_empty(spec, "topology"), base_dir));
   RETURN_IF_ERROR(check_memory(run));  // before its routes are computed
-  ASSIGN_OR_RETURN(run.transport, read_transport(table_or_empty(spec, "transport")));
+  ASSIGN_OR_RETURN(run.hosts, read_hosts(table_or_empty(spec, "hosts"), base_dir));
+  add_stacks(run);
+  ASSIGN_OR_RETURN(run.transport, read_transport(table_or_empty(spec, "transport"), run.hosts));
   ASSIGN_OR_RETURN(const auto overhead, read_overhead(fabric_table));
   ASSIGN_OR_RETURN(const auto context, make_context(run, overhead, base_dir));
 

@@ -21,8 +21,8 @@ class SpecReader;
 
 // The top-level tables of a run; anything else in `spec` is refused. A plan takes its own tables
 // (arms, factors, ...) out first.
-inline constexpr std::string_view kRunTables[] = {"topology",  "fabric", "workload",
-                                                  "transport", "fault",  "run"};
+inline constexpr std::string_view kRunTables[] = {"topology",  "hosts", "fabric", "workload",
+                                                  "transport", "fault", "run"};
 
 // `base_dir`: where relative names of files in the spec start; empty: the working directory. `seed`
 // replaces that of [run]; it also goes into random workloads. Errors: kInvalidArgument, and those
@@ -66,7 +66,9 @@ std::string path_in(const std::string& base_dir, const std::string& name);
 // Errors: kInvalidArgument, and as for reading files.
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
-Result<TransportSpec> read_transport(const SpecValue& value);
+// A profile by name or file; without a model an ideal host.
+Result<HostProfile> read_hosts(const SpecValue& value, const std::string& base_dir);
+Result<TransportSpec> read_transport(const SpecValue& value, const HostProfile& hosts);
 // `run` has topology, transport and workload.
 Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context);

@@ -215,6 +215,21 @@ std::vector<uint64_t> SpecReader::read_wholes(std::string_view key, uint64_t max
               fmt::format("a list of whole numbers from 0 to {}", max), numbers_of);
 }
 
+std::vector<double> SpecReader::ascending(std::string_view key) {
+  return read(key, std::vector<double>(), "a list of numbers that begins at 0 or above and ascends",
+              [](const SpecValue& value) -> std::optional<std::vector<double>> {
+                if (value.list() == nullptr) return std::nullopt;
+                std::vector<double> numbers = {0};
+                for (const SpecValue& each : *value.list()) {
+                  const auto number = number_of(each);
+                  if (!number || !(*number >= numbers.back())) return std::nullopt;
+                  numbers.push_back(*number);
+                }
+                numbers.erase(numbers.begin());
+                return numbers;
+              });
+}
+
 const SpecValue* SpecReader::table(std::string_view key) {
   return read<const SpecValue*>(key, nullptr, "a table such as {key = value}",
                                 [](const SpecValue& value) -> std::optional<const SpecValue*> {

@@ -74,6 +74,8 @@ class SpecReader {
     const std::vector<uint64_t> numbers = read_wholes(key, max);
     return {numbers.begin(), numbers.end()};
   }
+  // A list of numbers from 0 on that do not descend; empty when the key is missing or refused.
+  std::vector<double> ascending(std::string_view key);
   // Null when missing.
   const SpecValue* value(std::string_view key);
   // Also null, with a complaint, when the value is not a table.

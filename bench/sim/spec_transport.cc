@@ -224,7 +224,7 @@ std::string read_congestion_control(SpecReader& reader, const std::string& other
   return std::string(names[reader.choice("cc", 0, names)]);
 }
 
-Result<TransportSpec> read_transport(const SpecValue& value) {
+Result<TransportSpec> read_transport(const SpecValue& value, const HostProfile& hosts) {
   SpecReader reader(value, "[transport]");
   TransportSpec spec;
   spec.congestion_control = read_congestion_control(reader, spec.congestion_control);
@@ -242,7 +242,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
     reader.complain("mtu", "is out of range: use 256 to 16384 bytes of payload per packet");
     spec.mtu = TransportSpec().mtu;
   }
-  spec.burst = reader.bytes("burst", spec.mtu);
+  spec.burst = reader.bytes("burst", std::max(spec.mtu, hosts.burst_bytes));
   spec.burst = std::max(spec.burst / spec.mtu, Bytes{1}) * spec.mtu;  // whole packets
   if (spec.burst > SoftPort::kMaxTransmit * spec.mtu) {
     reader.complain("burst", fmt::format("is more than {} packets", SoftPort::kMaxTransmit));
@@ -253,6 +253,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   spec.ack_bytes = reader.bytes("ack_bytes", spec.ack_bytes);
   spec.oversubscription = reader.number("oversubscription", spec.oversubscription, 1, 1000);
   spec.base_rtt = reader.duration("base_rtt", spec.base_rtt);
+  spec.knows_base_rtt = hosts.ideal() || spec.base_rtt > Duration();
   spec.timeout = reader.duration("timeout", spec.timeout);
   const SpecValue* reordering = reader.value("reordering");
   if (reordering != nullptr && reordering->string() != nullptr && *reordering->string() == "any") {
@@ -260,7 +261,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   } else {
     spec.reordering = reader.duration("reordering", spec.reordering);
   }
-  spec.receives_posted = reader.flag("receives_posted", spec.receives_posted);
+  spec.receives_posted = reader.flag("receives_posted", hosts.ideal());
   RETURN_IF_ERROR(reader.finish());
   return spec;
 }
@@ -289,6 +290,12 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   config.hosts.inbox_bytes = reader.bytes("inbox", config.hosts.inbox_bytes, context.bdp);
   config.hosts.drain_rate = reader.rate("drain_rate", Rate());
   config.hosts.paths = static_cast<uint16_t>(run.transport.paths);
+  if (!run.hosts.ideal()) {
+    config.hosts.jitter = kHostJitter;
+    config.hosts.pause = kHostPause;
+  }
+  if (run.hosts.joins_packets) config.hosts.burst_bytes = run.hosts.burst_bytes;
+  config.hosts.times_arrivals = run.hosts.times_arrivals;
   config.packets = reader.whole("packets", config.packets, 64, 1U << 26);
   config.failover = reader.duration("failover", config.failover);
   read_policers(reader, context, config);

@@ -179,13 +179,12 @@ Result<Workload> random_flows(const WorkloadSpec& spec, Hosts hosts, uint64_t se
   }
   FlowGraph graph;
   Prng prng(seed);
-  const auto fraction = [&prng] { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; };
   for (double now = 0;;) {
-    now -= std::log1p(-fraction()) / arrivals;
+    now -= std::log1p(-prng.fraction()) / arrivals;
     if (now >= end) break;
     const uint64_t from = prng.below(hosts.size());
     const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
-    graph.add(hosts[from], hosts[to], sizes->at(fraction()),
+    graph.add(hosts[from], hosts[to], sizes->at(prng.fraction()),
               Duration::from_ns(static_cast<int64_t>(now)));
   }
   return graph.take();

@@ -40,10 +40,11 @@ class Prng {
     }
   }
 
+  // Uniform over 0 .. 1 without 1.
+  constexpr double fraction() { return static_cast<double>(next_u64() >> 11) * 0x1p-53; }
+
   // True with `probability`, which is clamped to 0 .. 1. Always consumes one draw.
-  constexpr bool chance(double probability) {
-    return static_cast<double>(next_u64() >> 11) * 0x1p-53 < probability;
-  }
+  constexpr bool chance(double probability) { return fraction() < probability; }
 
  private:
   static constexpr uint64_t splitmix64(uint64_t& seed) {

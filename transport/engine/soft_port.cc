@@ -43,7 +43,9 @@ Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   return std::min(wanted, room) / kLineBytes * kLineBytes;
 }
 
-SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t cores = 1) {
+}  // namespace
+
+SoftNicConfig soft_nic_config(const Params& params, const PacketIo& io, uint64_t cores) {
   const PacketIoCaps& caps = io.caps();
   const Bytes mtu = choose_mtu(params, caps);
   const Bytes packet = mtu + wire::kDataHeaderBytes + trailer_bytes(params.security);
@@ -85,6 +87,8 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
       .silence_limit = params.timeout * 6 / 10,
   };
 }
+
+namespace {
 
 uint32_t random_word(void*) { return random_value<uint32_t>(); }
 
@@ -144,13 +148,13 @@ Instant SoftPort::next_deadline() const {
 
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
                                          Instant now, const std::optional<Address>& bootstrap) {
-  const SoftNicConfig config = nic_config(params, *io);
+  const SoftNicConfig config = soft_nic_config(params, *io);
   return std::make_unique<OwningSoftPort>(config, std::move(io), now, bootstrap);
 }
 
 std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
                                             uint32_t slot, Instant now) {
-  SoftNicConfig config = nic_config(params, *io);
+  SoftNicConfig config = soft_nic_config(params, *io);
   config.wire_mode = WireMode::kRoce;
   config.port_slot = slot;
   config.queue_pairs = std::min(config.queue_pairs, kProcessQueuePairs);
@@ -164,7 +168,7 @@ std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
   const auto seed = random_value<Secret>();
   std::vector<std::unique_ptr<SoftPort>> ports;
   for (auto& io : ios) {
-    SoftNicConfig config = nic_config(params, *io, ios.size());
+    SoftNicConfig config = soft_nic_config(params, *io, ios.size());
     config.key_seed = seed;
     ports.push_back(std::make_unique<OwningSoftPort>(config, std::move(io), now));
   }

@@ -15,6 +15,10 @@
 
 namespace pacecar {
 
+// The configuration that a software NIC of an engine has by the parameters. Its packet I/O tells
+// congestion controls what hosts of its kind are like. `cores`: that drive one NIC together.
+SoftNicConfig soft_nic_config(const Params& params, const PacketIo& io, uint64_t cores = 1);
+
 class SoftPort : public NicPort {
  public:
   static constexpr size_t kMaxTransmit = 64;

@@ -78,6 +78,10 @@ struct HostPortConfig {
   Bytes overhead_bytes = 66;
   uint16_t paths = 64;  // UDP source ports
   Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
+  Duration jitter;      // PacketIoCaps
+  Duration pause;
+  Bytes burst_bytes = 0;       // 0: one packet
+  bool times_arrivals = true;  // RxPacket::waited is known
 
   Bytes largest_packet() const { return datagram_bytes + overhead_bytes; }  // on the wire
 };

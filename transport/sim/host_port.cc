@@ -50,7 +50,9 @@ HostPort::HostPort(Fabric& fabric, uint32_t process, Rate line_rate)
       reader_timer_(fabric.loop_.add_timer(*this, 0)) {
   const FabricConfig& config = fabric.config_;
   caps_.datagram_bytes = config.hosts.datagram_bytes;
-  caps_.burst_bytes = config.hosts.datagram_bytes;
+  caps_.burst_bytes = std::max(config.hosts.burst_bytes, config.hosts.datagram_bytes);
+  caps_.jitter = config.hosts.jitter;
+  caps_.pause = config.hosts.pause;
   caps_.receive_bytes = config.hosts.inbox_bytes;
   caps_.paths = config.hosts.paths;
   caps_.line_rate = line_rate;
@@ -225,7 +227,7 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
       .bytes = {packet.memory, elided ? size - packet.payload_bytes : size},
       .source = &source,
       .ecn = packet.ecn,
-      .waited = now - packet.arrival,
+      .waited = fabric_.config_.hosts.times_arrivals ? now - packet.arrival : Duration(),
       .elided = elided ? packet.payload_bytes : 0,
       .trimmed = packet.kind == PacketKind::kTrimmed || packet.kind == PacketKind::kTrimmedInCore,
       .trimmed_in_core = packet.kind == PacketKind::kTrimmedInCore};
