@@ -55,16 +55,44 @@ double fct(const RunResult& run) {
 template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
 constexpr auto slowdowns = fct<kPerMille, kFrom, kBelow, slowdown>;
 
-double mean_fct(const RunResult& run) {
-  const auto values = of_done_flows(run, fct_us);
+double mean_of(const std::vector<double>& values) {
   if (values.empty()) return kNoFigure;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
+
+double mean_fct(const RunResult& run) { return mean_of(of_done_flows(run, fct_us)); }
 
 double finish(const RunResult& run) {
   const auto times = of_done_flows(run, finish_us);
   // A run that was cut off has no last finish.
   return times.size() == run.flows.size() ? percentile(times, 100) : kNoFigure;
+}
+
+// The times of the operations of all jobs, without the first fifth: from the first start to the
+// last arrival. None when one is not done.
+std::vector<double> operation_times(const RunResult& run) {
+  std::map<std::pair<uint32_t, uint32_t>, std::pair<Duration, Duration>> spans;
+  uint32_t last = 0;
+  for (const FlowResult& flow : run.flows) {
+    if (flow.received == Duration::max()) return {};
+    auto& [begin, end] =
+        spans.try_emplace({flow.job, flow.operation}, flow.start, flow.received).first->second;
+    begin = std::min(begin, flow.start);
+    end = std::max(end, flow.received);
+    last = std::max(last, flow.operation);
+  }
+  std::vector<double> times;
+  for (const auto& [key, span] : spans) {
+    if (key.second * 5 >= last) times.push_back((span.second - span.first).us());
+  }
+  return times;
+}
+
+double mean_operation(const RunResult& run) { return mean_of(operation_times(run)); }
+
+template <int kPercent>
+double operation(const RunResult& run) {
+  return percentile(operation_times(run), kPercent);
 }
 
 // The largest difference among flows of the same size; NaN with an unfinished flow.
@@ -187,6 +215,9 @@ constexpr Metric kOfFlows[] = {
     {"finish_us", "us", "finish of the last flow, at its sender", finish},
     {"first_finish_us", "us", "finish of the first flow, at its sender", fct<0, 0, kAny, finish_us>,
      kNeither},
+    {"operation_mean_us", "us", "duration of an operation, mean", mean_operation},
+    {"operation_p50_us", "us", "duration of an operation, median", operation<50>},
+    {"operation_p99_us", "us", "duration of an operation, 99th percentile", operation<99>},
     {"finish_ratio", "", "finish over the least that the links at hosts allow", finish_ratio},
     {"flows_done", "", "flows done in time", completed, kHigher},
     {"fct_mean_us", "us", "flow completion time, mean", mean_fct},

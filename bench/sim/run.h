@@ -33,6 +33,7 @@ struct FlowResult {
   uint32_t source = 0;  // process
   uint32_t destination = 0;
   uint32_t job = 0;
+  uint32_t operation = 0;
   Bytes bytes = 0;
   Duration start = Duration::max();     // after the begin of the run; max(): never started
   Duration received = Duration::max();  // when the receiver had all bytes; max(): not done

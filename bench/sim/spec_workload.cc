@@ -91,6 +91,9 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
       read_processes(reader, context.topology->processes, spec);
       spec.shuffle = reader.flag("shuffle", false);
       spec.start = reader.duration("start", Duration());
+      spec.operations = reader.whole<uint32_t>("operations", 1, 1, 1'000'000);
+      spec.pause = reader.duration("pause", Duration());
+      spec.slice = reader.bytes("slice", 0);
     }
     read_keys(reader, kind, context, spec);
     // A complaint about an earlier key stands.

@@ -77,6 +77,7 @@ Traffic::Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool
                    .source = flow.source,
                    .destination = flow.destination,
                    .job = flow.job,
+                   .operation = flow.operation,
                    .bytes = flow.bytes};
     total_bytes_ += flow.bytes;
     if (flow.trigger != kNoTrigger) triggers_[flow.trigger].waiting.push_back(i);

@@ -4,6 +4,12 @@
 
 namespace pacecar {
 
+void shift_triggers(WorkloadFlow& flow, uint32_t by) {
+  if (flow.trigger != kNoTrigger) flow.trigger += by;
+  for (uint32_t& trigger : flow.on_sent) trigger += by;
+  for (uint32_t& trigger : flow.on_received) trigger += by;
+}
+
 std::optional<size_t> never_starting_flow(const Workload& workload) {
   std::vector<std::vector<size_t>> waiting(workload.triggers.size());
   std::vector<size_t> started;  // in an order that triggers allow

@@ -27,9 +27,12 @@ struct WorkloadFlow {
   // `on_received` when its receiver has all bytes.
   std::vector<uint32_t> on_sent;
   std::vector<uint32_t> on_received;
-  uint32_t job = 0;  // index into Workload::jobs
-  uint64_t id = 0;   // as the file names it; otherwise its index
+  uint32_t job = 0;        // index into Workload::jobs
+  uint64_t id = 0;         // as the file names it; otherwise its index
+  uint32_t operation = 0;  // the number of its repetition (operations.h)
 };
+
+void shift_triggers(WorkloadFlow& flow, uint32_t by);
 
 struct WorkloadTrigger {
   enum class Kind : uint8_t {

@@ -5,18 +5,13 @@
 #include <utility>
 
 #include "bench/workload/generators.h"
+#include "bench/workload/operations.h"
 #include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
-
-void shift_triggers(WorkloadFlow& flow, uint32_t by) {
-  if (flow.trigger != kNoTrigger) flow.trigger += by;
-  for (uint32_t& trigger : flow.on_sent) trigger += by;
-  for (uint32_t& trigger : flow.on_received) trigger += by;
-}
 
 // A copy of `hosts` for each of `processes`: its flows go between the processes of that number in
 // each host. All copies start together, and each waits for its own flows only. `split` divides the
@@ -100,6 +95,10 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
   ASSIGN_OR_RETURN(const auto members, take_part(spec, hosts, seeds.next_u64()));
   const auto make = kind == std::end(kKinds) ? file_flows : kind->make;
   ASSIGN_OR_RETURN(auto workload, make(spec, members, seeds.next_u64()));
+  if (spec.slice > 0) {
+    ASSIGN_OR_RETURN(workload, in_slices(workload, spec.slice));
+  }
+  if (spec.operations > 1) workload = repeated(workload, spec.operations, spec.pause);
 
   workload.name = spec.name.empty() ? spec.kind : spec.name;
   workload.hosts = hosts;

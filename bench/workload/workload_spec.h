@@ -26,6 +26,9 @@ struct WorkloadSpec {
   std::vector<uint32_t> processes;
   bool split = false;       // the copies divide the bytes of each flow among them
   Duration start;           // of the first flows
+  uint32_t operations = 1;  // how often, one after the other
+  Duration pause;           // between two operations
+  Bytes slice = 0;          // most bytes of a message; 0: a flow is one
   Bytes bytes = 1'000'000;  // of a flow; of a collective: of the buffer of each host
 
   std::string file;      // path of a .cm file
