@@ -288,6 +288,7 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   }
   config.hosts.data_queue_bytes = reader.bytes("host_queue", config.hosts.data_queue_bytes);
   config.hosts.inbox_bytes = reader.bytes("inbox", config.hosts.inbox_bytes, context.bdp);
+  config.hosts.send_rate = reader.rate("send_rate", Rate());
   config.hosts.drain_rate = reader.rate("drain_rate", Rate());
   config.hosts.paths = static_cast<uint16_t>(run.transport.paths);
   if (!run.hosts.ideal()) {

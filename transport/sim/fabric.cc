@@ -65,9 +65,10 @@ Fabric::Fabric(EventLoop& loop, const Topology& topology, const FabricConfig& co
 
 void Fabric::add_link(const Cable& cable, NodeId from, NodeId to) {
   const auto id = static_cast<LinkId>(links_.size());
+  const Rate sends = from < hosts_ ? config_.hosts.send_rate : Rate();
   FabricLink& link =
-      links_.emplace_back(cable.rate, cable.delay, from, to, config_.switches.control_weight,
-                          from < hosts_ ? topology_.processes : 1);
+      links_.emplace_back(sends > Rate() ? sends : cable.rate, cable.delay, from, to,
+                          config_.switches.control_weight, from < hosts_ ? topology_.processes : 1);
   link.arrival_timer = loop_.add_timer(*this, event(Event::kArrival, id));
   link.free_timer = loop_.add_timer(*this, event(Event::kFree, id));
   link.ingress.headroom_limit = headroom_of(cable, config_);

@@ -77,6 +77,7 @@ struct HostPortConfig {
   // Bytes of each packet on the wire beyond its datagram: Ethernet with preamble, gap; IPv4, UDP.
   Bytes overhead_bytes = 66;
   uint16_t paths = 64;  // UDP source ports
+  Rate send_rate;       // onto its cable; 0: the cable's rate
   Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
   Duration jitter;      // PacketIoCaps
   Duration pause;

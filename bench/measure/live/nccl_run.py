@@ -95,7 +95,8 @@ def run_jobs(options, made, folder):
 def libraries(options):
     return {"LD_LIBRARY_PATH": f"{options.cpu_device}:{pathlib.Path(options.nccl).parent}",
             # As with a GPU, waiting kernels take no processor time.
-            "CPU_GPU_SPIN": "0"}
+            "CPU_GPU_SPIN": "0",
+            **({"LD_PRELOAD": str(options.preload)} if options.preload else {})}
 
 
 def settings(options, algorithm, folder):
