@@ -5,6 +5,8 @@
     pacecar ab battery.toml --out battery.results
     battery.py judge battery.results
 
+Hosts are ideal, or late as --hosts tells: udp, dpdk, verbs or the file of a profile.
+
 Case i of a seed is the same whatever the number of cases. Seeds up to 99 are for tuning; judge a
 change with a larger one, drawn after the change, and once.
 """
@@ -31,11 +33,13 @@ ARMS = [
      'fabric.ecn = {kind = "step", when = "dequeue", low = "0.8bdp", host_links = false}'),
     ("hpcc", "hpcc", LOSSLESS),
     ("dcqcn", "dcqcn", LOSSLESS),
+    ("fixed", "fixed", ""),
 ]
 
 HEAD = """# {cases} random cases, seed {seed}: bench/plans/battery.py
-name = "battery-{seed}{fabric}"
+name = "battery-{seed}{fabric}-{hosts}"
 seeds = 1
+hosts.model = "{hosts}"
 baseline = "nscc"
 metrics = ["finish_us", "fct_mean_us", "queue_max_bytes", "trims", "drops", "retransmissions"]
 [fabric]
@@ -74,7 +78,8 @@ def size_text(count):
 class Case:
     """Case `number` of `seed`: `lines` of a plan, and a `name` that describes them."""
 
-    def __init__(self, seed, number, fabric):
+    def __init__(self, seed, number, fabric, hosts):
+        self.hosts_are_ideal = hosts == "ideal"  # others have bursts and acknowledgements of theirs
         self.draw = random.Random(f"{seed} {number}")
         self.words = []
         self.lines = []
@@ -174,14 +179,14 @@ class Case:
         if policy != "balanced":
             self.words.append(policy)
         gathered = self.draw.choices((0, 16_344, 65_376), (45, 45, 10))[0]
-        self.lines.append(f"transport.ack_bytes = {gathered}")
-        if gathered:
-            self.words.append(f"acks{gathered // 4086}")
         burst = self.draw.choices((1, 4, 16), (60, 20, 20))[0] * 4086
-        self.lines += [f"transport.burst = {burst}",
-                       f"fabric.host_queue = {burst if burst > 4086 else 0}"]
-        if burst > 4086:
-            self.words.append(f"burst{burst // 1000}")
+        if self.hosts_are_ideal:
+            self.lines += [f"transport.ack_bytes = {gathered}", f"transport.burst = {burst}",
+                           f"fabric.host_queue = {burst if burst > 4086 else 0}"]
+            if gathered:
+                self.words.append(f"acks{gathered // 4086}")
+            if burst > 4086:
+                self.words.append(f"burst{burst // 1000}")
         loss = self.draw.choices((0, 0.0001, 0.001, 0.01), (82, 6, 8, 4))[0]
         # With PFC a packet may wait for as long as the switch's buffer lasts, 5 ms at 100 Gb/s,
         # before it counts as lost: which arm loses one of its last packets would decide.
@@ -192,11 +197,11 @@ class Case:
 
 def plan(options):
     arms = "".join(f'[[arm]]\nname = "{name}"\ntransport.cc = "{algorithm}"\n{more}\n'
-                   for name, algorithm, more in ARMS)
-    print(HEAD.format(cases=options.cases, seed=options.seed, arms=arms,
+                   for name, algorithm, more in ARMS if name in options.arms)
+    print(HEAD.format(cases=options.cases, seed=options.seed, arms=arms, hosts=options.hosts,
                       fabric=f"-{options.fabric}" if options.fabric else ""))
     for number in range(options.cases):
-        case = Case(options.seed, number, options.fabric)
+        case = Case(options.seed, number, options.fabric, options.hosts)
         print("[[factor.value]]", f'name = "{case.name}"', *case.lines, "", sep="\n")
     return 0
 
@@ -248,6 +253,9 @@ def main():
     command = commands.add_parser("plan", help="prints a plan for pacecar ab")
     command.add_argument("--seed", type=int, required=True)
     command.add_argument("--cases", type=int, default=500)
+    command.add_argument("--hosts", default="ideal", help="model of [hosts]; default ideal")
+    command.add_argument("--arms", nargs="*", choices=[name for name, *_ in ARMS],
+                         help="default: all but fixed", default=[name for name, *_ in ARMS[:-1]])
     command.add_argument("--fabric", choices=FABRICS, help="of all cases; default: drawn")
     command.set_defaults(run=plan)
     command = commands.add_parser("judge", help="compares an arm with the best of the others")
