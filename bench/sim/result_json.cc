@@ -125,6 +125,7 @@ Json to_json(const RunResult& run) {
   Json all = {{"schema_version", kRunSchemaVersion},
               {"name", run.name},
               {"congestion_control", run.congestion_control},
+              {"hosts", run.hosts},
               {"seed", run.seed},
               {"processes", run.processes},
               {"duration_ns", run.duration.ns()},

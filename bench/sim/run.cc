@@ -317,6 +317,7 @@ class Experiment final : private EventSink {
     RunResult result;
     result.name = spec_.name;
     result.congestion_control = spec_.transport.congestion_control;
+    result.hosts = spec_.hosts.name;
     result.seed = spec_.seed;
     result.processes = spec_.topology.processes;
     for (const WorkloadJob& job : spec_.workload.jobs) result.jobs.push_back(job.name);

@@ -76,6 +76,7 @@ struct LinkResult {
 struct RunResult {
   std::string name;
   std::string congestion_control;
+  std::string hosts;  // the model
   uint64_t seed = 0;
   uint32_t processes = 1;  // of each host
   std::vector<std::string> jobs;

@@ -44,7 +44,7 @@ struct TransportSpec {
   // The oversubscription that hosts assume: their links' rate over that of the network's core.
   double oversubscription = 1;
   Duration base_rtt;           // of the run: 0: the longest of the topology
-  bool knows_base_rtt = true;  // controllers are told
+  bool knows_base_rtt = true;  // controllers have it
   Duration timeout;  // an unacknowledged packet is lost after this time; 0: as in production
   // How much later than a packet sent after it one may arrive before it counts as lost; 0: as in
   // production. With Duration::max() only trimming and the timeout reveal losses.

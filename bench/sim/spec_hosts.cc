@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "bench/sim/host_profiles.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
-#include "host_profiles.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
@@ -59,10 +59,10 @@ Result<HostProfile> read_hosts(const SpecValue& value, const std::string& base_d
   const std::string model = reader.text("model", "ideal");
   RETURN_IF_ERROR(reader.finish());
   if (model == "ideal") return HostProfile();
-  const auto known =
-      std::ranges::find(kHostProfiles, model, [](const auto& each) { return each.first; });
-  if (known != kHostProfiles.end()) {
-    ASSIGN_OR_RETURN(const auto profile, parse_spec(known->second, model));
+  const auto named = host_profiles();
+  const auto found = std::ranges::find(named, model, &NamedProfile::name);
+  if (found != named.end()) {
+    ASSIGN_OR_RETURN(const auto profile, parse_spec(found->text, model));
     return read_profile(profile, model);
   }
   if (!model.ends_with(".toml")) {

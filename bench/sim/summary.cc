@@ -146,8 +146,9 @@ std::string fabric_text(const RunSpec& spec) {
   const Duration round_trip = spec.transport.base_rtt;
   const SwitchConfig& switches = spec.fabric.switches;
   std::string text =
-      fmt::format("{} hosts at {:g} Gb/s, round trip {} (bdp {})", spec.topology.hosts, rate.gbps(),
-                  us(round_trip.us()), bytes_text(static_cast<double>(rate.bytes_in(round_trip))));
+      fmt::format("{} hosts ({}) at {:g} Gb/s, round trip {} (bdp {})", spec.topology.hosts,
+                  spec.hosts.name, rate.gbps(), us(round_trip.us()),
+                  bytes_text(static_cast<double>(rate.bytes_in(round_trip))));
   const auto add = [&text](std::string_view what, Bytes bytes) {
     if (bytes > 0) {
       text += fmt::format(", {} {}", what, bytes_text(static_cast<double>(bytes)));

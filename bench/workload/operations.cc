@@ -11,7 +11,7 @@ uint32_t slices_of(const WorkloadFlow& flow, Bytes slice) {
   return static_cast<uint32_t>(std::max<Bytes>((flow.bytes + slice - 1) / slice, 1));
 }
 
-// Triggers whose counts follow from what fires them.
+// Triggers, each with a count of all its firings.
 class Firings {
  public:
   explicit Firings(std::vector<WorkloadTrigger>& triggers) : triggers_(triggers) {}

@@ -214,9 +214,8 @@ class Bandwidth(Cli):
             self.assertAlmostEqual(sum(result["limited_by"].values()), 1)
             views = [interval["congestion_control"] for interval in result["intervals"]]
             for view in [result["client"]["congestion_control"], *filter(None, views)]:
-                self.assertIn(view["limited_by"],
-                              ("line", "grant", "network", "window", "budget", "host",
-                               "application"))
+                self.assertIn(view["limited_by"], ("line", "grant", "network", "window", "budget",
+                                                   "host", "application"))
                 for figure in figures:
                     self.assertGreaterEqual(view[figure], 0, f"{control} {figure}")
                 self.assertGreater(view["rate_bps"], 0, control)

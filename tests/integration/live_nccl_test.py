@@ -25,7 +25,7 @@ BUILD = ""
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(FOLDER), str(ROOT / "bench/measure/compare"), str(ROOT / "bench/nccl/gpu"),
                 str(ROOT / "bench/nccl/cpu_device")]
-import linked  # noqa: E402  (the modules are beside the programs)
+import linked  # noqa: E402  (the modules are in the folder of the programs)
 import namespaces  # noqa: E402
 import nccl_flags  # noqa: E402
 import nccl_run  # noqa: E402
@@ -101,17 +101,17 @@ class Figures(unittest.TestCase):
         self.assertLessEqual(set(nccl_run.OPERATIONS), set(nccl_run.BUS_FACTOR))
         self.assertEqual(nccl_run.BUS_FACTOR["incast"](5), 0.8)
 
-    def test_pacecar_is_told_what_the_flag_says(self):
+    def test_line_rate_is_as_the_flag_says(self):
         place = pathlib.Path("/nowhere")
 
-        def told(arm, *flags):
+        def line_rate(arm, *flags):
             options = self.options("--rate", "300M", *flags)
             return nccl_run.settings(options, arm, place).get("PACECAR_LINE_RATE")
-        self.assertEqual(told("pace"), "300000000")
-        self.assertEqual(told("pace", "--told", "ten"), "3000000000")
-        self.assertIsNone(told("pace", "--told", "none"))
-        self.assertEqual(told("fixed", "--told", "none"), "300000000")
-        self.assertIsNone(told("socket"))
+        self.assertEqual(line_rate("pace"), "300000000")
+        self.assertEqual(line_rate("pace", "--line-rate", "ten"), "3000000000")
+        self.assertIsNone(line_rate("pace", "--line-rate", "none"))
+        self.assertEqual(line_rate("fixed", "--line-rate", "none"), "300000000")
+        self.assertIsNone(line_rate("socket"))
 
 
 class Refusals(unittest.TestCase):

@@ -95,7 +95,7 @@ TEST_F(HostProfiles, WithoutHostsTheyAreIdeal) {
   EXPECT_TRUE(bare.transport.knows_base_rtt);
 }
 
-// What congestion controls are told comes from the packet I/O, as in an engine.
+// Congestion controls hear of their host from its packet I/O, as in an engine.
 TEST_F(HostProfiles, LateHostsAreToldWhatRealOnesAreTold) {
   const RunSpec udp = spec_of("udp");
   EXPECT_EQ(udp.fabric.hosts.jitter, kHostJitter);

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 const std::string kIncast =
     "[topology]\nkind = \"star\"\nhosts = 3\nrate = \"100G\"\n"
     "[workload]\nkind = \"incast\"\nsenders = 2\nbytes = \"1MB\"\n";
-const std::set<std::string> kReasons = {"line",   "grant", "network",
+const std::set<std::string> kReasons = {"line",   "grant", "network",    "window",
                                         "budget", "host",  "application"};
 
 RunSpec incast(const std::string& control) {

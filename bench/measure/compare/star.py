@@ -9,7 +9,7 @@ The senders cut their data to the MTU before the bridge, so that the queue holds
 switch's does, and no larger segments. The class counts Ethernet's overhead of each packet. The
 neighbour, if there is one, is a host that sends other traffic. Without a rate there is neither
 class nor FIFO: packets pass as fast as the machine allows. With `every_port` the bridge limits
-what it sends to every host.
+the traffic to every host.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
 """The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
 
 Every host has a link of the same rate to the switch. A host that sends alone has a faster one, so
-that the queue is in the switch. The measured queue is that of the limited ports, from the switch's
-log. A switch that does not mark is fast, and only delays and loses packets: HTB limits its ports.
+that the queue is in the switch. The measured queue is that of the limited ports, from the log of
+the switch. A switch that does not mark is fast, and only delays and loses packets: HTB limits its
+ports.
 """
 
 import contextlib

@@ -38,18 +38,19 @@ def parse(arguments=None):
         help="between two operations; default 0")
     add("--rate", type=rate, default=rate("300M"), metavar="BITS",
         help="towards each host; default 300M")
-    add("--told", choices=nccl_run.TOLD, default="right",
-        help="the link rate that Pacecar is given (fixed always gets the right one); default right")
+    add("--line-rate", choices=nccl_run.LINE_RATES, default="right",
+        help="PACECAR_LINE_RATE: the real one, ten times that, or not set; default right, which "
+             "`fixed` always has")
     add("--mtu", type=between(int, 1280, 9000), default=1500, metavar="BYTES", help="default 1500")
     add("--buffer", type=between(float, 0.05, 100), default=1, metavar="X",
-        help=f"of each FIFO: what the link carries in X times {BUFFER_TIME_S * 1e3:g} ms; default 1")
+        help=f"of each FIFO: the bytes of X times {BUFFER_TIME_S * 1e3:g} ms; default 1")
     add("--joined", action="store_true",
         help="senders do not cut their data to packets: an order of magnitude less processor time, "
              "but queues hold segments of up to 64 KB")
     add("--beside", type=between(int, 0, 16), default=0, metavar="N",
         help="TCP streams (cubic) of another host to host 0; default 0")
     add("--busy", type=between(int, 0, 64), default=0, metavar="N",
-        help="processes that compute, as data loaders do, on the processors of all hosts; default 0")
+        help="processes that compute, as data loaders do, on all hosts' processors; default 0")
     add("--round-trip", type=between(float, 0, 1), default=0, metavar="S", help="default 0")
     add("--loss", type=between(float, 0, 0.5), default=0, metavar="P",
         help="probability that a packet is lost; default 0")

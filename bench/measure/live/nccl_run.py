@@ -25,7 +25,7 @@ BUS_FACTOR = {**{name: factor for name, (factor, *_) in figures.OPERATIONS.items
               "incast": lambda ranks: (ranks - 1) / ranks}
 OPERATIONS = ["allreduce", "alltoall", "sendrecv", "incast"]
 PER_PEER = ["alltoall", "incast"]  # whose buffer is that of all peers
-TOLD = {"right": 1, "ten": 10, "none": None}
+LINE_RATES = {"right": 1, "ten": 10, "none": None}  # times the real one
 WARM_UP_SHARE = 0.2   # of the measured time
 ASK_INTERVAL_S = 0.4
 SET_UP_LIMIT_S = 60
@@ -103,7 +103,7 @@ def settings(options, algorithm, folder):
     if algorithm == "socket":
         return {}
     chosen = {"PACECAR_CC": algorithm, "PACECAR_STATE_DIR": str(folder / "state")}
-    factor = TOLD["right" if algorithm == "fixed" else options.told]
+    factor = LINE_RATES["right" if algorithm == "fixed" else options.line_rate]
     return chosen | ({"PACECAR_LINE_RATE": str(options.rate * factor)} if factor else {})
 
 

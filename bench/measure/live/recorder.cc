@@ -1,14 +1,13 @@
-// librecord_host.so: what a host adds to the times of a network, recorded in the ranks themselves.
-// It is preloaded (LD_PRELOAD), and sees the system calls of Pacecar's UDP sockets:
+// librecord_host.so, preloaded into ranks of NCCL: what a host adds to the times of a network, by
+// the system calls of Pacecar's UDP sockets. $PACECAR_RECORD/PID.json has samples of
 //   wake_us           from the kernel's arrival of a packet until the call that takes it, where the
 //                     call before it found nothing
 //   turn_interval_us  between two receiving calls on a socket
 //   pause_us          between two calls of a thread that did not wait, and was not run meanwhile
-//   timer_late_us     end of a wait without events, after its timeout
-//   burst_bytes       of a call that sends
+//   timer_late_us     from the timeout of a wait until its end
+//   burst_bytes       of a sending call
 //   send_us, receive_us  of a call, per packet
-// Each process writes samples, counts and sums to $PACECAR_RECORD/PID.json when it ends. One thread
-// at a time per socket; records of threads are joined at the end.
+// and work_us: all time of threads between calls without a wait. One thread drives a socket.
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -23,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,22 +34,23 @@ constexpr size_t kMostSamples = 1 << 20;
 constexpr size_t kWritten = 20'000;  // samples of each kind
 
 enum Kind : size_t { kWake, kTurnInterval, kPause, kTimerLate, kBurst, kSend, kReceive, kKinds };
-constexpr std::array<const char*, kKinds> kNames = {
-    "wake_us", "turn_interval_us", "pause_us",  "timer_late_us",
-    "burst_bytes", "send_us",      "receive_us"};
+constexpr std::array<const char*, kKinds> kNames = {"wake_us",       "turn_interval_us", "pause_us",
+                                                    "timer_late_us", "burst_bytes",      "send_us",
+                                                    "receive_us"};
 
-double us(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
+double us(const timespec& time) {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
 }
-double now_us() { return us(CLOCK_MONOTONIC); }
+double now_us(clockid_t clock = CLOCK_MONOTONIC) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return us(time);
+}
 
-// Samples of all threads, under a lock that is hardly ever contended: one thread drives a NIC.
 class Record {
  public:
   void add(Kind kind, double value) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);  // hardly ever contended
     if (samples_[kind].size() < kMostSamples) samples_[kind].push_back(static_cast<float>(value));
   }
   void add_work(double time) {
@@ -81,7 +82,7 @@ class Record {
 
   std::mutex mutex_;
   std::array<std::vector<float>, kKinds> samples_;
-  double work_us_ = 0;  // of threads between two calls without a wait
+  double work_us_ = 0;
 };
 
 Record& record() {
@@ -100,46 +101,61 @@ struct Socket {
   double received_us = 0;  // the last receiving call
   bool empty = false;      // it found nothing
 };
-constexpr int kMostSockets = 4096;
-std::array<Socket, kMostSockets> sockets;
+std::array<Socket, 4096> sockets;
 
-long involuntary_switches() {
-  rusage used{};
-  getrusage(RUSAGE_THREAD, &used);
-  return used.ru_nivcsw;
-}
-
-// A call begins.
-void begin(double now) {
-  if (thread.last_us == 0) return;
+// A call begins; returns the time.
+double begin() {
+  const double now = now_us();
+  if (thread.last_us == 0) return now;
   const double gap = now - thread.last_us;
   record().add_work(gap);
-  if (gap < kLongGapUs) return;
-  const long switches = involuntary_switches();
-  if (switches != std::exchange(thread.switches, switches)) record().add(kPause, gap);
+  if (gap < kLongGapUs) return now;
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  if (used.ru_nivcsw != std::exchange(thread.switches, used.ru_nivcsw)) record().add(kPause, gap);
+  return now;
 }
 
-double arrival_us(const msghdr& message) {
+template <typename Value>
+Value control(const msghdr& message, int level, int type, Value otherwise) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
        c = CMSG_NXTHDR(const_cast<msghdr*>(&message), c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
-    const auto* const time = reinterpret_cast<const timespec*>(CMSG_DATA(c));
-    return static_cast<double>(time->tv_sec) * 1e6 + static_cast<double>(time->tv_nsec) * 1e-3;
-  }
-  return 0;
-}
-
-// Packets of a message that the kernel cuts, or has joined.
-double packets_in(const msghdr& message, double bytes) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr;
-       c = CMSG_NXTHDR(const_cast<msghdr*>(&message), c)) {
-    if (c->cmsg_level != SOL_UDP || (c->cmsg_type != UDP_SEGMENT && c->cmsg_type != UDP_GRO)) {
-      continue;
+    if (c->cmsg_level == level && c->cmsg_type == type) {
+      return *reinterpret_cast<const Value*>(CMSG_DATA(c));
     }
-    const uint16_t size = *reinterpret_cast<const uint16_t*>(CMSG_DATA(c));
-    if (size > 0) return bytes / size;
   }
-  return 1;
+  return otherwise;
+}
+
+struct Size {
+  double packets = 0;
+  double bytes = 0;
+};
+
+// The size of messages that the kernel cuts into packets, or has joined from packets.
+Size size_of(std::span<const mmsghdr> messages, int type) {
+  Size size;
+  for (const mmsghdr& each : messages) {
+    const auto packet = control<uint16_t>(each.msg_hdr, SOL_UDP, type, 0);
+    size.packets += packet > 0 ? static_cast<double>(each.msg_len) / packet : 1;
+    size.bytes += each.msg_len;
+  }
+  return size;
+}
+
+// A call on `fd` that began at `from` has taken these messages.
+void received(int fd, std::span<const mmsghdr> messages, double from) {
+  const double now = thread.last_us = now_us();
+  if (fd < 0 || static_cast<size_t>(fd) >= sockets.size()) return;
+  Socket& socket = sockets[static_cast<size_t>(fd)];
+  if (socket.received_us > 0) record().add(kTurnInterval, from - socket.received_us);
+  socket.received_us = from;
+  const bool was_empty = std::exchange(socket.empty, messages.empty());
+  if (messages.empty()) return;
+  record().add(kReceive, (now - from) / size_of(messages, UDP_GRO).packets);
+  const double arrived =
+      us(control<timespec>(messages[0].msg_hdr, SOL_SOCKET, SCM_TIMESTAMPNS, timespec{}));
+  if (was_empty && arrived > 0) record().add(kWake, now_us(CLOCK_REALTIME) - arrived);
 }
 
 template <typename Function>
@@ -147,79 +163,51 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// A call on `fd` that took `count` messages, or none, from `from` to now.
-void received(int fd, const msghdr* first, double packets, double from) {
-  const double now = now_us();
-  thread.last_us = now;
-  if (fd < 0 || fd >= kMostSockets) return;
-  Socket& socket = sockets[static_cast<size_t>(fd)];
-  if (socket.received_us > 0) record().add(kTurnInterval, from - socket.received_us);
-  socket.received_us = from;
-  const bool was_empty = std::exchange(socket.empty, first == nullptr);
-  if (first == nullptr) return;
-  record().add(kReceive, (now - from) / packets);
-  const double arrived = arrival_us(*first);
-  if (was_empty && arrived > 0) record().add(kWake, us(CLOCK_REALTIME) - arrived);
-}
-
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
-[[gnu::visibility("default")]] ssize_t recvmsg(int fd, msghdr* message, int flags) {
+ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static auto* const next = real<decltype(recvmsg)>("recvmsg");
-  const double from = now_us();
-  begin(from);
+  const double from = begin();
   const ssize_t size = next(fd, message, flags);
-  const bool some = size >= 0 && (flags & MSG_DONTWAIT) != 0;
-  received(fd, some ? message : nullptr,
-           some ? packets_in(*message, static_cast<double>(size)) : 1, from);
+  if ((flags & MSG_DONTWAIT) == 0) return size;
+  const mmsghdr one{*message, static_cast<unsigned>(size)};
+  received(fd, std::span(&one, size >= 0 ? 1 : 0), from);
   return size;
 }
 
-[[gnu::visibility("default")]] int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags,
-                                            timespec* timeout) {
+int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
   static auto* const next = real<decltype(recvmmsg)>("recvmmsg");
-  const double from = now_us();
-  begin(from);
+  const double from = begin();
   const int taken = next(fd, messages, count, flags, timeout);
-  double packets = 0;
-  for (int i = 0; i < taken; ++i) packets += packets_in(messages[i].msg_hdr, messages[i].msg_len);
-  received(fd, taken > 0 ? &messages[0].msg_hdr : nullptr, packets, from);
+  received(fd, std::span(messages, static_cast<size_t>(taken > 0 ? taken : 0)), from);
   return taken;
 }
 
-[[gnu::visibility("default")]] int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   static auto* const next = real<decltype(sendmmsg)>("sendmmsg");
-  const double from = now_us();
-  begin(from);
+  const double from = begin();
   const int sent = next(fd, messages, count, flags);
-  const double now = thread.last_us = now_us();
-  double packets = 0;
-  double bytes = 0;
-  for (int i = 0; i < sent; ++i) {
-    packets += packets_in(messages[i].msg_hdr, messages[i].msg_len);
-    bytes += messages[i].msg_len;
-  }
+  thread.last_us = now_us();
   if (sent <= 0) return sent;
-  record().add(kSend, (now - from) / packets);
-  record().add(kBurst, bytes);
+  const Size size = size_of(std::span(messages, static_cast<size_t>(sent)), UDP_SEGMENT);
+  record().add(kSend, (thread.last_us - from) / size.packets);
+  record().add(kBurst, size.bytes);
   return sent;
 }
 
-[[gnu::visibility("default")]] int ppoll(pollfd* fds, nfds_t count, const timespec* timeout,
-                                         const sigset_t* mask) {
+int ppoll(pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   static auto* const next = real<decltype(ppoll)>("ppoll");
-  const double from = now_us();
-  begin(from);
+  const double from = begin();
   const int ready = next(fds, count, timeout, mask);
-  if (ready == 0 && timeout != nullptr) {
-    const double wanted = static_cast<double>(timeout->tv_sec) * 1e6 +
-                          static_cast<double>(timeout->tv_nsec) * 1e-3;
-    if (wanted > 0) record().add(kTimerLate, now_us() - from - wanted);
+  if (ready == 0 && timeout != nullptr && us(*timeout) > 0) {
+    record().add(kTimerLate, now_us() - from - us(*timeout));
   }
   thread.last_us = 0;
   return ready;
 }
 
 }  // extern "C"
+#pragma GCC visibility pop
