@@ -167,8 +167,8 @@ TEST(SimulationSpec, ReorderingLimitFollowsFromTheQueues) {
 
 TEST(SimulationSpec, TextShowsTheValuesOfDefaults) {
   const std::string text = fabric_text(*spec_of("[fabric]\nqueue = \"50KB\"\ntrimming = true"));
-  for (const char* part : {"128 hosts at 100 Gb/s", "round trip 9.3", "(bdp 11", "queues of 50 KB",
-                           "trimming", "64 paths\n"}) {
+  for (const char* part : {"128 hosts (ideal) at 100 Gb/s", "round trip 9.3", "(bdp 11",
+                           "queues of 50 KB", "trimming", "64 paths\n"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(fabric_text(*spec_of("[transport]\npath_policy = \"fixed\"")),
